@@ -1,0 +1,8 @@
+"""The judge: decides whether a Triton program really does a PyTorch program's work. See docs/judging.md."""
+
+from __future__ import annotations
+
+from autotriton.judge.judge import Judge, judge
+from autotriton.judge.options import JUDGE_VERSION, JudgeOptions
+
+__all__ = ["JUDGE_VERSION", "Judge", "JudgeOptions", "judge"]

@@ -1,0 +1,381 @@
+"""Is the task worth judging? A verdict proves little where a wrong kernel could pass, so such tasks are named here.
+
+Must stay true: nothing is guessed; every problem was seen with this judge's own comparison, on the inputs it uses.
+Covers: randomness, non-determinism, answers that ignore inputs, axes or parameters, and cheap wrong answers.
+Does not cover: tasks that are merely easy, and axes of integer inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from torch import Tensor
+
+from autotriton.errors import TaskError
+from autotriton.judge.cases import CaseSpec, derive, make, plan
+from autotriton.judge.compare import class_bound, compare
+from autotriton.judge.oracle import Expected, Model, as_tensor, expect, measure
+from autotriton.judge.program import (
+    Inputs,
+    Leaf,
+    Program,
+    duplicate,
+    flatten,
+    randomise_state,
+    scramble,
+    state,
+    structure,
+)
+
+MAX_RUNS = 200
+HUGE_BYTES = 4 << 30
+"""Inputs and outputs together; above this the tests per axis are skipped."""
+CASES = 8
+TRIES = 3
+
+Impostor = Callable[[Tensor, Tensor], Tensor | None]
+"""A wrong answer made of the right one and of another draw's; None where it does not apply."""
+
+
+@dataclass(frozen=True)
+class Admission:
+    """Empty `problems`: the task is admitted."""
+
+    problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    random: bool = False
+
+
+def admit(program: Program, seed: int, max_runs: int = MAX_RUNS) -> Admission:
+    """Try to fool the judge on this task by itself, without any candidate."""
+    return _Trial(program, seed, max_runs).run()
+
+
+class _Case:
+    """One set of inputs with its expected answer."""
+
+    def __init__(self, spec: CaseSpec, inputs: Inputs, expected: Expected) -> None:
+        self.spec = spec
+        self.inputs = inputs
+        self.expected = expected
+
+    def differs(self, leaves: list[Leaf], shape: Any = None) -> bool:
+        if shape is not None and shape != self.expected.structure:
+            return True
+        return not compare(self.expected, leaves, self.spec.name).passed
+
+
+class _Trial:
+    """Collects problems and notes within a budget of forward passes."""
+
+    def __init__(self, program: Program, seed: int, max_runs: int) -> None:
+        self.program = program
+        self.seed = seed
+        self.left = max_runs
+        self.problems: list[str] = []
+        self.notes: list[str] = []
+        self.model = program.build(derive(seed, "model"))
+        randomise_state(self.model, derive(seed, "state"))
+        self.specs = plan(derive(seed, "cases"), CASES)
+        self.made: dict[str, _Case | None] = {}
+
+    def run(self) -> Admission:
+        first = self._first()
+        if not self._usable(first.expected):
+            return Admission(tuple(self.problems), tuple(self.notes))
+        if self._is_random(first):
+            return Admission(tuple(self.problems), tuple(self.notes), random=True)
+        self._try_impostors()
+        self._try_inputs()
+        self._try_parameters()
+        return Admission(tuple(self.problems), tuple(dict.fromkeys(self.notes)))
+
+    def case(self, index: int) -> _Case | None:
+        """Case `index`, expected once; None where it does not apply or the reference raises on bent inputs."""
+        spec = self.specs[index]
+        if spec.name not in self.made:
+            self.left -= 3
+            self.made[spec.name] = self._expect(spec)
+        return self.made[spec.name]
+
+    def cases(self, count: int = CASES) -> Iterator[_Case]:
+        for index in range(count):
+            found = self.case(index)
+            if found is not None:
+                yield found
+
+    def answer(self, inputs: Inputs, model: Model | None = None, rng: int = 0) -> tuple[list[Leaf], Any]:
+        self.left -= 1
+        result = self.program.run(duplicate(model or self.model), inputs.clone(), rng)
+        return flatten(result)[0], structure(result)
+
+    def _expect(self, spec: CaseSpec) -> _Case | None:
+        inputs = make(self.program, spec)
+        if inputs is None:
+            return None
+        try:
+            expected = expect(self.program, self.model, inputs, 0, in_domain=spec.in_domain)
+        except TaskError:
+            if spec.in_domain:
+                raise
+            return None
+        return _Case(spec, inputs, expected)
+
+    def _usable(self, expected: Expected) -> bool:
+        """There is something to compare at all."""
+        tensors = [answer.value for answer in expected.outputs if isinstance(answer.value, Tensor)]
+        changed = [*expected.state, *expected.inputs]
+        if not tensors and not changed:
+            self.problems.append("the reference returns no tensor")
+        elif tensors and not any(tensor.numel() for tensor in tensors):
+            self.problems.append("every output of the reference is empty")
+        elif tensors and not any(bool(torch.isfinite(tensor).any()) for tensor in tensors if tensor.numel()):
+            self.problems.append("no output of the reference is finite")
+        self.notes += expected.notes
+        return not self.problems
+
+    def _is_random(self, case: _Case) -> bool:
+        again, shape = self.answer(case.inputs, rng=0)
+        other, other_shape = self.answer(case.inputs, rng=1)
+        if case.differs(again, shape) or _drifts(case.expected, again):
+            self.problems.append("the reference is not deterministic: the same inputs and RNG seed give another answer")
+            return True
+        if case.differs(other, other_shape):
+            self.problems.append("the reference is random by itself: another RNG seed gives another answer")
+            return True
+        if not all(_equal(answer.value, leaf) for answer, leaf in zip(case.expected.outputs, again, strict=True)):
+            self.notes.append("the reference is not bit-for-bit deterministic, but stays within tolerance")
+        return False
+
+    def _try_impostors(self) -> None:
+        """Cheap wrong answers must fail in at least one case."""
+        first = self._first()
+        if not any(isinstance(answer.value, Tensor) for answer in first.expected.outputs):
+            return
+        others = {case.spec.name: self._another_answer(case) for case in self.cases(1)}
+        for name, forge in IMPOSTORS.items():
+            if self._never_fails(forge, others):
+                self.problems.append(f"{name} passes every case")
+        for index, leaf in enumerate(first.inputs.leaves()):
+            if isinstance(leaf, Tensor) and self._identity_passes(index):
+                self.problems.append(f"input {index}, returned as it is, passes every case")
+        self._try_single_outputs(first, others[first.spec.name])
+
+    def _another_answer(self, case: _Case) -> list[Leaf]:
+        return self.answer(self.program.draw(derive(case.spec.seed, "another")))[0]
+
+    def _never_fails(self, forge: Impostor, others: dict[str, list[Leaf]]) -> bool:
+        """The forged answer applies and is taken for the right one, case after case."""
+        for case in self.cases():
+            if case.spec.name not in others:
+                others[case.spec.name] = self._another_answer(case)
+            forged = _forge(case.expected, others[case.spec.name], forge)
+            if forged is None or case.differs(forged):
+                return False
+        return True
+
+    def _identity_passes(self, index: int) -> bool:
+        for case in self.cases():
+            leaf = case.inputs.leaves()[index]
+            values = [answer.value for answer in case.expected.outputs]
+            if not all(_alike(value, leaf) for value in values if isinstance(value, Tensor)):
+                return False
+            if case.differs([leaf if isinstance(value, Tensor) else value for value in values]):
+                return False
+        return True
+
+    def _try_single_outputs(self, case: _Case, other: list[Leaf]) -> None:
+        """With several outputs, say which of them proves nothing by itself."""
+        values = [answer.value for answer in case.expected.outputs]
+        tensors = [index for index, value in enumerate(values) if isinstance(value, Tensor)]
+        if len(tensors) < 2:
+            return
+        for index in tensors:
+            leaf = values[index]
+            assert isinstance(leaf, Tensor)
+            for forged, what in ((torch.zeros_like(leaf), "zeros pass for it"), (other[index], "it never changes")):
+                if not case.differs([*values[:index], forged, *values[index + 1 :]]):
+                    self.notes.append(f"output {index} alone proves little: {what} on {case.spec.name}")
+
+    def _try_inputs(self) -> None:
+        first = self._first()
+        leaves = _named(first.inputs)
+        axes = self._total_bytes(first) <= HUGE_BYTES
+        if not axes:
+            self.notes.append("the tests per input axis were skipped: inputs and outputs are too large")
+        for place, (name, leaf) in enumerate(leaves):
+            if not isinstance(leaf, Tensor) or leaf.numel() == 0:
+                continue
+            if self._spent("the tests of the remaining inputs"):
+                return
+            if self._constant(place):
+                self.notes.append(f"{name} is the same in every draw")
+            elif not self._matters(place, None):
+                self.problems.append(f"the answer does not depend on {name}")
+            elif axes and leaf.is_floating_point():
+                self._try_axes(place, name, leaf)
+
+    def _try_axes(self, place: int, name: str, leaf: Tensor) -> None:
+        for axis in range(leaf.dim()):
+            if leaf.shape[axis] < 2 or self._spent("the tests per input axis"):
+                continue
+            if not self._matters(place, axis):
+                self.problems.append(f"the answer does not depend on the second half of {name} along axis {axis}")
+
+    def _matters(self, place: int, axis: int | None) -> bool:
+        """Another draw's content in this leaf (or in its second half along an axis) changes some answer."""
+        for case in self.cases(TRIES):
+            other = self.program.draw(derive(case.spec.seed, "other", place))
+            swapped = _swap(case.inputs, other, place, axis)
+            if swapped is None:
+                return True
+            try:
+                if case.differs(*self.answer(swapped)):
+                    return True
+            except TaskError:  # the two halves do not fit together: it depends on them
+                return True
+        return False
+
+    def _constant(self, place: int) -> bool:
+        draws = [_named(self.program.draw(derive(self.seed, "constant", index))) for index in range(2)]
+        first = _named(self._first().inputs)
+        return all(len(draw) == len(first) and _equal(draw[place][1], first[place][1]) for draw in draws)
+
+    def _try_parameters(self) -> None:
+        if not isinstance(self.model, torch.nn.Module):
+            return
+        names = [name for name, held in self.model.named_parameters() if held.is_floating_point() and held.numel()]
+        if not names:
+            return
+        if not self._parameters_matter(names):
+            self.problems.append("the answer does not depend on any parameter")
+            return
+        for name in names if len(names) > 1 else []:
+            if self._spent("the tests of the remaining parameters"):
+                return
+            if not self._parameters_matter([name]):
+                self.notes.append(f"parameter {name} alone does not change the answer")
+
+    def _parameters_matter(self, names: list[str]) -> bool:
+        other = duplicate(self.model)
+        held = state(other)
+        for index, name in enumerate(names):
+            scramble(held[name], derive(self.seed, "parameter", name, index))
+        return any(case.differs(*self.answer(case.inputs, other)) for case in self.cases(TRIES))
+
+    def _first(self) -> _Case:
+        case = self.case(0)
+        assert case is not None
+        return case
+
+    def _spent(self, what: str) -> bool:
+        if self.left > 0:
+            return False
+        self.notes.append(f"{what} were skipped: the budget of runs is spent")
+        return True
+
+    def _total_bytes(self, case: _Case) -> int:
+        leaves = [*case.inputs.leaves(), *(answer.value for answer in case.expected.outputs)]
+        return sum(leaf.numel() * leaf.element_size() for leaf in leaves if isinstance(leaf, Tensor))
+
+
+def _drifts(expected: Expected, again: list[Leaf]) -> bool:
+    """A second run is far from the first, whatever the oracle says: hidden state spoils the oracle too."""
+    for answer, leaf in zip(expected.outputs, again, strict=True):
+        one, two = as_tensor(answer.value), as_tensor(leaf)
+        if one is None or two is None or answer.oracle is None:
+            continue
+        if measure(two, one).rms > min(100 * class_bound(answer.unit), 0.1) * measure(one).rms:
+            return True
+    return False
+
+
+def _mean(right: Tensor, other: Tensor) -> Tensor | None:
+    if right.numel() < 2:
+        return None
+    if right.dtype is torch.bool or right.is_complex():
+        return torch.zeros_like(right)
+    wide = right.double()
+    usable = wide[torch.isfinite(wide)]
+    return torch.full_like(right, float(usable.mean()) if usable.numel() else 0.0)
+
+
+def _half(right: Tensor, other: Tensor, filler: Tensor) -> Tensor:
+    """The first half right, the second half filled with something else."""
+    result, flat = right.clone(), right.reshape(-1).clone()
+    flat[flat.numel() // 2 :] = filler.reshape(-1)[flat.numel() // 2 :]
+    return result.copy_(flat.reshape(right.shape))
+
+
+def _rolled(right: Tensor, other: Tensor) -> Tensor | None:
+    return right.clone().copy_(right.roll(1, 0)) if right.dim() and right.shape[0] > 1 else None
+
+
+IMPOSTORS: dict[str, Impostor] = {
+    "an answer of zeros": lambda right, other: torch.zeros_like(right),
+    "the mean of the answer everywhere": _mean,
+    "the answer for another draw": lambda right, other: other,
+    "the answer with its rows shifted by one": _rolled,
+    "half an answer, the rest from another draw": lambda right, other: _half(right, other, other),
+    "half an answer, the rest zeros": lambda right, other: _half(right, other, torch.zeros_like(right)),
+}
+
+
+def _forge(expected: Expected, other: list[Leaf], forge: Impostor) -> list[Leaf] | None:
+    """Every tensor of the answer forged; None where that is not possible, so nobody could submit it."""
+    forged: list[Leaf] = []
+    done = False
+    for answer, leaf in zip(expected.outputs, other, strict=True):
+        value = answer.value
+        if not isinstance(value, Tensor) or not isinstance(leaf, Tensor) or value.shape != leaf.shape:
+            forged.append(value)
+            continue
+        new = forge(value, leaf)
+        done |= new is not None
+        forged.append(value if new is None else new)
+    return forged if done else None
+
+
+def _named(inputs: Inputs) -> list[tuple[str, Leaf]]:
+    """Input leaves with readable names, in the order they are passed."""
+    pairs, _ = pytree.tree_flatten_with_path((inputs.args, inputs.kwargs))
+    return [(f"input {_path(path)}", leaf) for path, leaf in pairs]
+
+
+def _path(path: tuple[Any, ...]) -> str:
+    """`0`, `1['mask']` or `x[2]`: position or keyword first, then what is inside it."""
+    first = path[1]
+    return f"{getattr(first, 'idx', getattr(first, 'key', first))}{pytree.keystr(path[2:])}"
+
+
+def _swap(inputs: Inputs, other: Inputs, place: int, axis: int | None) -> Inputs | None:
+    """`inputs` with one leaf from `other`, or its second half along an axis; None where the two do not fit."""
+    leaves, spec = pytree.tree_flatten((inputs.args, inputs.kwargs))
+    foreign = pytree.tree_leaves((other.args, other.kwargs))
+    if len(foreign) != len(leaves) or not _alike(leaves[place], foreign[place]):
+        return None
+    leaf = leaves[place]
+    if axis is None:
+        leaves[place] = foreign[place]
+    else:
+        start = leaf.shape[axis] // 2
+        kept = leaf.narrow(axis, 0, start)
+        leaves[place] = leaf.clone().copy_(
+            torch.cat([kept, foreign[place].narrow(axis, start, leaf.shape[axis] - start)], axis)
+        )
+    args, kwargs = pytree.tree_unflatten(leaves, spec)
+    return Inputs(tuple(args), dict(kwargs))
+
+
+def _alike(one: Leaf, two: Leaf) -> bool:
+    return isinstance(one, Tensor) and isinstance(two, Tensor) and one.shape == two.shape and one.dtype == two.dtype
+
+
+def _equal(one: Leaf, two: Leaf) -> bool:
+    if isinstance(one, Tensor) and isinstance(two, Tensor):
+        return one.shape == two.shape and torch.equal(torch.nan_to_num(one), torch.nan_to_num(two))
+    return type(one) is type(two) and one == two

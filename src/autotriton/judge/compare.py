@@ -1,0 +1,388 @@
+"""Is the candidate's tensor the right one? Compares with the fp64 oracle, relative to what honest arithmetic loses.
+
+Must stay true: nothing of the reference's values reaches the text, only kinds, places and sizes of errors.
+Covers: kind, shape, dtype, strides, NaN and infinities, every element, rms, relative L2, every slice, tied indices.
+Does not cover: which memory the candidate returned (the sandbox reports that; `Answer.aliases` says what is allowed).
+
+Per leaf, with u the unit roundoff of what the reference computes in, K its longest accumulation and
+r = max(u, min(u, 2^-24) * max(4, sqrt K)) what an honest kernel loses (accumulators are fp32 at least):
+
+    max error <= max(4 * reference's max, c * change's max, 8 r * max |oracle|)
+    rms error <= max(4 * reference's rms, c * change's rms, 4 r * rms oracle), and <= relative L2 class bound
+    c          = max(8, sqrt K) for fp32 and fp64, else 3     `change`: what one unit roundoff in the inputs does
+
+A kernel that computes in a coarser precision v errs about 0.58 * v/u times `change` (rounding is uniform in [-v, v]):
+4750 times for TF32 or fp16 inside fp32. c stays below 512 (K is capped at 2^18), so that is seen wherever inputs are
+sign-mixed; long sums of only positive numbers average it away. Measured shares of the bound, honest sequential fp32
+against the downgrade: matmul K = 64..4096 0.07-0.12 and 29-148, conv 0.07 and 101, softmax 0.08 and 61-195, layer norm
+0.04-0.70 (variance as E[x^2] - E[x]^2) and 27-104, sums of 64..65536 terms 0.09-0.16 and 2.3-85.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from autotriton.judge.oracle import (
+    CHUNK,
+    Answer,
+    Expected,
+    Spread,
+    Tie,
+    as_tensor,
+    measure,
+    real,
+    rounding,
+    slice_length,
+    spans,
+)
+from autotriton.judge.program import Leaf
+from autotriton.types import Check
+
+# Relative L2 error by unit roundoff: fp64, fp32, TF32 and fp16, bf16. Coarser formats: four roundoffs.
+CLASSES = ((2.0**-53, 1e-13), (2.0**-24, 1e-5), (2.0**-11, 2e-3), (2.0**-8, 1.6e-2))
+SLICE_FACTOR = 16.0
+"""A slice may be this much worse than the whole, relative to its own norm."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Largest and rms error an answer allows, and its relative L2 bound, already times the oracle's rms."""
+
+    max: float
+    rms: float
+    l2: float
+
+
+@dataclass(frozen=True)
+class Found:
+    """One leaf compared. `problem` is empty when it passed."""
+
+    problem: str = ""
+    error: Spread | None = None
+    allowed: Bounds | None = None
+
+    @property
+    def ratio(self) -> float:
+        if self.error is None or self.allowed is None:
+            return 0.0
+        return self.error.max / self.allowed.max if self.allowed.max else 0.0
+
+
+def compare(expected: Expected, got: list[Leaf], name: str) -> Check:
+    """The candidate's output leaves against what this case expects."""
+    if len(got) != len(expected.outputs):
+        return Check(
+            inputs=name, passed=False, detail=f"returned {len(got)} values where {len(expected.outputs)} are expected"
+        )
+    pairs = list(zip(expected.outputs, got, strict=True))
+    return _check(name, [(answer, compare_leaf(answer, leaf, expected.in_domain)) for answer, leaf in pairs])
+
+
+def compare_state(expected: Expected, before: dict[str, Tensor], after: dict[str, Tensor], name: str) -> Check:
+    """Parameters and buffers after forward: changed as the reference changes them, else untouched."""
+    return _check_held(expected, expected.state, before, after, name, "state")
+
+
+def compare_inputs(expected: Expected, before: list[Leaf], after: list[Leaf], name: str) -> Check:
+    """Input leaves after forward: changed as the reference changes them, else untouched."""
+    held = {str(index): answer for index, answer in expected.inputs.items()}
+    old = {str(index): leaf for index, leaf in enumerate(before)}
+    return _check_held(expected, held, old, {str(index): leaf for index, leaf in enumerate(after)}, name, "input")
+
+
+def compare_leaf(answer: Answer, got: Leaf, in_domain: bool = True) -> Found:
+    """One leaf: kind first, then content."""
+    value = answer.value
+    if isinstance(value, Tensor) and isinstance(got, Tensor):
+        problem = _kind_problem(value, got)
+        if problem:
+            return Found(problem)
+        if answer.oracle is None:
+            return Found(_exact_problem(value, got, answer.tie))
+        return _compare_floats(answer, got, in_domain)
+    if type(value) is not type(got):
+        return Found(f"is {_kind(got)} where {_kind(value)} is expected")
+    if isinstance(value, float) and answer.oracle is not None:
+        tensor = as_tensor(got)
+        assert tensor is not None
+        return _compare_floats(answer, tensor, in_domain)
+    return Found("" if value == got else f"is another {type(value).__name__} than expected")
+
+
+def class_bound(unit: float) -> float:
+    """Relative L2 error allowed for arithmetic of this unit roundoff."""
+    return next((bound for limit, bound in CLASSES if unit <= limit), 4 * unit)
+
+
+def bounds(answer: Answer) -> Bounds:
+    """What this leaf allows; see the formulas above."""
+    near, floor = rounding(answer.unit, answer.length), _floor(answer)
+    reach = _reach(answer)
+    shared = max(4 * answer.error.rms, reach * answer.change.rms, floor)
+    return Bounds(
+        max=max(4 * answer.error.max, reach * answer.change.max, 8 * near * answer.size.max, floor),
+        rms=max(shared, 4 * near * answer.size.rms),
+        l2=max(shared, max(class_bound(answer.unit), 2 * near) * answer.size.rms),
+    )
+
+
+def _compare_floats(answer: Answer, got: Tensor, in_domain: bool) -> Found:
+    value, oracle = as_tensor(answer.value), answer.oracle
+    assert value is not None
+    assert oracle is not None
+    allowed = bounds(answer)
+    wrong, first = _mismatched_kinds(value, oracle, got, allowed.max, answer.unit, in_domain)
+    error = measure(got, oracle, finite=(value, oracle))
+    if wrong:
+        text = f"{_percent(wrong, got)} of the elements are finite, infinite or NaN where the reference is not"
+        return Found(f"{text}, first at {_place(first, got)}{_hint(answer, got, error)}", error, allowed)
+    if error.max > allowed.max:
+        text = f"largest error {error.max:.2e} at {_place(error.worst, got)}, allowed {allowed.max:.2e}"
+        return Found(text + _hint(answer, got, error), error, allowed)
+    if error.rms > min(allowed.rms, allowed.l2):
+        text = f"rms error {error.rms:.2e}, allowed {min(allowed.rms, allowed.l2):.2e}"
+        return Found(text + _hint(answer, got, error), error, allowed)
+    return Found(_slice_problem(answer, got, error), error, allowed)
+
+
+def _slice_problem(answer: Answer, got: Tensor, error: Spread) -> str:
+    """Small rows must not hide behind large ones; rows that are mostly cancellation are left to the other bounds."""
+    size, length = answer.size.slices, slice_length(real(got).shape)
+    if size is None or error.slices is None:
+        return ""
+    own = SLICE_FACTOR * class_bound(answer.unit) * size
+    allowed = own.clamp_min(_floor(answer) * math.sqrt(length))
+    for slices, factor in ((answer.error.slices, 8.0), (answer.change.slices, 4 * _reach(answer))):
+        if slices is not None:
+            allowed = torch.maximum(allowed, factor * slices)
+    noise = 16 * rounding(answer.unit, answer.length) * answer.size.max * math.sqrt(length)
+    wrong = (error.slices.to(size.device) > allowed) & (size > noise)
+    if not bool(wrong.any()):
+        return ""
+    where = _place(int(wrong.nonzero()[0]) * length, got)
+    return f"{_percent(int(wrong.sum()), wrong)} of the slices are wrong for their own size, first at {where}"
+
+
+def _mismatched_kinds(
+    value: Tensor, oracle: Tensor, got: Tensor, allowed: float, unit: float, in_domain: bool
+) -> tuple[int, int]:
+    """How many elements are NaN, infinite or finite where they must not be, and the first of them.
+
+    Where the reference overflows but the truth does not, either is right.
+    """
+    flat, right, true = (real(tensor).reshape(-1) for tensor in (got, value, oracle))
+    edge = torch.finfo(value.dtype).max * (1 - 8 * unit)
+    count, first = 0, -1
+    for start, stop in spans(flat.numel(), 1):
+        g = flat[start:stop].to(true.device, torch.float64)
+        r, o = right[start:stop].to(torch.float64), true[start:stop]
+        settled = torch.isfinite(r) & torch.isfinite(o)
+        overflowed = torch.isinf(g) & (o.abs() >= edge) & (torch.sign(g) == torch.sign(o))
+        bad = settled & ~torch.isfinite(g) & ~overflowed
+        bad |= ~settled & ~(_same_kind(g, r, allowed) | _same_kind(g, o, allowed))
+        if not in_domain:
+            bad &= ~torch.isnan(r)
+        here = int(bad.sum())
+        if here and first < 0:
+            first = start + int(bad.nonzero()[0])
+        count += here
+    return count, max(first, 0)
+
+
+def _same_kind(one: Tensor, two: Tensor, allowed: float) -> Tensor:
+    return (torch.isnan(one) & torch.isnan(two)) | (one == two) | ((one - two).abs() <= allowed)
+
+
+def _kind_problem(value: Tensor, got: Tensor) -> str:
+    if got.dtype != value.dtype:
+        return f"has dtype {_bare(got.dtype)} where {_bare(value.dtype)} is expected"
+    if got.shape != value.shape:
+        return f"has shape {tuple(got.shape)} where {tuple(value.shape)} is expected"
+    if got.layout is not torch.strided:
+        return f"has layout {got.layout} where a dense tensor is expected"
+    if _is_dense(value) and _strides(got) != _strides(value):
+        return f"has strides {got.stride()} where {value.stride()} are expected: return the reference's memory layout"
+    return ""
+
+
+def _exact_problem(value: Tensor, got: Tensor, tie: Tie | None) -> str:
+    wrong = got.to(value.device) != value
+    if tie is not None and bool(wrong.any()):
+        wrong &= ~_tied(tie, value, got.to(value.device))
+    count = int(wrong.sum())
+    if not count:
+        return ""
+    first = int(wrong.reshape(-1).nonzero()[0])
+    text = f"{_percent(count, value)} of the elements differ, first at {_place(first, value)}"
+    if not bool(got.any()):
+        return f"{text}; the output is all zeros"
+    return text
+
+
+def _tied(tie: Tie, value: Tensor, got: Tensor) -> Tensor:
+    """Where the index points at a value as good as the reference's; nowhere if indices leave the range or repeat."""
+    shape = tie.index.shape
+    table, chosen, right = tie.table, got.reshape(shape).long(), value.reshape(shape).long()
+    dim = tie.dim % max(table.dim(), 1)
+    if table.dim() == 0 or bool(((chosen < 0) | (chosen >= table.shape[dim])).any()):
+        return torch.zeros_like(value, dtype=torch.bool)
+    if chosen.dim() != table.dim():
+        chosen, right = (index.reshape(-1) if table.dim() == 1 else index.unsqueeze(dim) for index in (chosen, right))
+    if tie.distinct and bool((chosen.sort(dim=dim).values.diff(dim=dim) == 0).any()):
+        return torch.zeros_like(value, dtype=torch.bool)
+    one, two = table.gather(dim, chosen), table.gather(dim, right)
+    equal = one == two
+    if tie.slack > 0:
+        equal |= (one.double() - two.double()).abs() <= tie.slack
+    return equal.reshape(value.shape)
+
+
+def _hint(answer: Answer, got: Tensor, error: Spread) -> str:
+    """A guess at what went wrong, for the person or model that wrote the kernel."""
+    assert answer.oracle is not None
+    nans = int(torch.isnan(got).sum())
+    if nans:
+        return f"; {_percent(nans, got)} of the elements are NaN: uninitialised memory or a missing mask"
+    if not bool(got.any()):
+        return "; the output is all zeros"
+    if got.numel() > CHUNK or not error.max:
+        return ""
+    # reduced precision leaves every element a little off: rounding of fp16 or TF32 is 2^-11, of bf16 2^-8
+    relative = error.rms / answer.size.rms if answer.size.rms else math.inf
+    if relative < 2e-2 and error.max < 0.1 * answer.size.max and answer.unit < 2.0**-11:
+        return f"; the error looks like reduced precision ({'fp16 or tf32' if relative < 1.5e-3 else 'bf16'})"
+    if _matches_transposed(answer, got):
+        return "; it matches the reference with its last two axes swapped"
+    return _rows_hint(answer, got)
+
+
+def _matches_transposed(answer: Answer, got: Tensor) -> bool:
+    oracle = answer.oracle
+    if oracle is None or got.dim() < 2 or min(got.shape[-2:]) < 2 or got.is_complex():
+        return False
+    swapped = oracle.transpose(-1, -2).reshape(oracle.shape)
+    return measure(got, swapped).max <= bounds(answer).max
+
+
+def _rows_hint(answer: Answer, got: Tensor) -> str:
+    """Say so when only the first or the last rows are wrong."""
+    if got.dim() == 0 or got.shape[0] < 2 or answer.oracle is None:
+        return ""
+    off = (real(got).double() - real(answer.oracle).to(got.device)).abs() > bounds(answer).max
+    rows = off.reshape(got.shape[0], -1).any(dim=1)
+    wrong, total = int(rows.sum()), got.shape[0]
+    if not 0 < wrong < total:
+        return ""
+    if bool(rows[-wrong:].all()):
+        return f"; only the last {wrong} of {total} rows differ: check the mask and the grid"
+    if bool(rows[:wrong].all()):
+        return f"; only the first {wrong} of {total} rows differ: check the mask and the grid"
+    return f"; {wrong} of {total} rows differ"
+
+
+def _check(name: str, found: list[tuple[Answer, Found]]) -> Check:
+    """The first problem, else the leaf that came closest to its bound."""
+    failed = next((pair for pair in found if pair[1].problem), None)
+    answer, leaf = failed or max(found, key=lambda pair: pair[1].ratio, default=(None, Found()))
+    return Check(
+        inputs=name,
+        passed=failed is None,
+        max_error=leaf.error.max if leaf.error else None,
+        rms_error=leaf.error.rms if leaf.error else None,
+        reference_max_error=answer.error.max if answer and leaf.error else None,
+        reference_rms_error=answer.error.rms if answer and leaf.error else None,
+        allowed_error=leaf.allowed.max if leaf.allowed else None,
+        detail=f"{answer.name} ({_kind(answer.value)}): {leaf.problem}" if answer and leaf.problem else "",
+    )
+
+
+def _check_held(
+    expected: Expected,
+    changed: dict[str, Answer],
+    before: Mapping[str, Leaf],
+    after: Mapping[str, Leaf],
+    name: str,
+    what: str,
+) -> Check:
+    if missing := [key for key in before if key not in after]:
+        return Check(inputs=name, passed=False, detail=f"{what} {missing[0]} is missing after forward")
+    found = []
+    for key, old in before.items():
+        answer = changed.get(key)
+        if answer is not None:
+            found.append((answer, compare_leaf(answer, after[key], expected.in_domain)))
+        elif not _untouched(old, after[key]):
+            problem = "was changed, which the reference does not do"
+            found.append((Answer(f"{what} {key}", old), Found(problem)))
+    return _check(name, found)
+
+
+def _untouched(before: Leaf, after: Leaf) -> bool:
+    if not isinstance(before, Tensor) or not isinstance(after, Tensor):
+        return type(before) is type(after) and before == after
+    if before.shape != after.shape or before.dtype != after.dtype:
+        return False
+    other = after.to(before.device)
+    return torch.equal(before, other) or bool(((before == other) | ((before != before) & (other != other))).all())
+
+
+def _reach(answer: Answer) -> float:
+    """How many times `change` is allowed.
+
+    Sequential fp32 sums lose up to 0.4 sqrt K times what rounded inputs do. Coarser types accumulate in fp32 and
+    get their inputs exactly, so an honest kernel loses less than one `change` there.
+    """
+    return 3.0 if answer.unit > 2.0**-24 else max(8.0, math.sqrt(answer.length))
+
+
+def _floor(answer: Answer) -> float:
+    """Below this nothing is judged: GPUs may flush fp32 subnormals to zero; fp16 is spaced 2^-24 down there."""
+    dtype = answer.value.dtype if isinstance(answer.value, Tensor) else torch.float64
+    return 4 * 2.0**-24 if dtype is torch.float16 else torch.finfo(dtype).tiny
+
+
+def _is_dense(tensor: Tensor) -> bool:
+    """Every byte of its memory span is one element."""
+    step = 1
+    for stride, size in sorted((stride, size) for size, stride in _strides(tensor)):
+        if stride != step:
+            return False
+        step *= size
+    return True
+
+
+def _strides(tensor: Tensor) -> list[tuple[int, int]]:
+    if tensor.numel() == 0:
+        return []
+    return [(size, stride) for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if size != 1]
+
+
+def _place(index: int, tensor: Tensor) -> str:
+    """A flat index as one index per axis."""
+    if not tensor.dim():
+        return "the only element"
+    where = []
+    for size in reversed(real(tensor).shape):
+        index, here = divmod(index, max(size, 1))
+        where.append(here)
+    return f"index {tuple(reversed(where))}"
+
+
+def _percent(count: int, tensor: Tensor) -> str:
+    share = 100 * count / max(tensor.numel(), 1)
+    return f"{share:.3g}%"
+
+
+def _kind(leaf: Leaf) -> str:
+    if isinstance(leaf, Tensor):
+        return f"{_bare(leaf.dtype)}{list(leaf.shape)}"
+    return "None" if leaf is None else f"a Python {type(leaf).__name__}"
+
+
+def _bare(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

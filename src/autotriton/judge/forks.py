@@ -1,0 +1,126 @@
+"""The parent's side of the fork server: start it, ask it for sandboxed processes, and hear how each one ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from autotriton.errors import JudgeError
+from autotriton.judge.channel import Channel, ChannelError
+from autotriton.judge.sandbox.limits import Limits, runtime_paths
+
+_START_TIMEOUT_S = 180.0
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a sandboxed process ended, as its monitor saw it."""
+
+    reason: str
+    """Empty, or the limit it broke: deadline, memory, processes, abandoned."""
+    exit_code: int
+    output: str
+
+
+class Process:
+    """One sandboxed process: talk to it over `channel`, then `end` it."""
+
+    def __init__(self, channel: Channel, report: socket.socket) -> None:
+        self.channel, self._report = channel, report
+        self._ending: Ending | None = None
+
+    def end(self, *, abandon: bool = True, timeout_s: float = 20.0) -> Ending:
+        """Hang up and learn how it ended. `abandon=False` waits for its own end (or its deadline) first."""
+        if self._ending is None:
+            self.channel.close()
+            if abandon:
+                self._report.shutdown(socket.SHUT_WR)
+            self._ending = self._hear(timeout_s)
+            self._report.close()
+        return self._ending
+
+    def _hear(self, timeout_s: float) -> Ending:
+        self._report.settimeout(timeout_s)
+        data = bytearray()
+        try:
+            while chunk := self._report.recv(1 << 16):
+                data += chunk
+            return Ending(**json.loads(data))
+        except (OSError, ValueError, TypeError) as error:
+            raise JudgeError(f"a sandbox monitor did not report: {error}") from error
+
+
+class ForkServer:
+    """A running fork server. Thread-safe; `close` ends it and everything it forked."""
+
+    def __init__(self, kind: str, *, interpret: bool, readable: Sequence[str] = ()) -> None:
+        self.kind = kind
+        self._lock = threading.Lock()
+        ours, theirs = socket.socketpair()
+        environment = {**os.environ, "TRITON_INTERPRET": "1" if interpret else "0", "OMP_NUM_THREADS": "1",
+                       "MKL_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", "TORCHDYNAMO_DISABLE": "0"}  # fmt: skip
+        command = [sys.executable, "-m", "autotriton.judge.zygote", str(theirs.fileno())]
+        if kind == "bwrap":
+            command = [*_bwrap(readable), *command]
+        self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=environment,
+                                         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)  # fmt: skip
+        theirs.close()
+        self._channel = Channel(ours)
+        self._ready = False
+
+    def spawn(self, role: str, limits: Limits) -> Process:
+        """A fresh sandboxed process in a role the fork server knows."""
+        control_ours, control_theirs = socket.socketpair()
+        report_ours, report_theirs = socket.socketpair()
+        request: dict[str, Any] = {"role": role, "kind": self.kind, "limits": limits.to_json()}
+        with self._lock:
+            self._wait_until_ready()
+            try:
+                self._channel.send(request, (control_theirs.fileno(), report_theirs.fileno()))
+            except ChannelError as error:
+                raise JudgeError(f"the fork server is gone: {error}") from error
+        control_theirs.close()
+        report_theirs.close()
+        return Process(Channel(control_ours), report_ours)
+
+    def _wait_until_ready(self) -> None:
+        if self._ready:
+            return
+        try:
+            self._channel.receive(_START_TIMEOUT_S)
+        except ChannelError as error:
+            self._process.kill()
+            text = (self._process.stderr.read() if self._process.stderr else b"").decode("utf-8", "replace")
+            lines = text.strip().splitlines() or [str(error)]
+            raise JudgeError(f"the fork server did not start: {lines[-1]}", hint="run `autotriton doctor`") from error
+        self._ready = True
+
+    def close(self) -> None:
+        self._channel.close()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        if self._process.stderr:
+            self._process.stderr.close()
+
+
+def _bwrap(readable: Sequence[str]) -> list[str]:
+    """The outer wall where bubblewrap is installed: only the runtime is visible; devices as they are."""
+    command = ["bwrap", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--die-with-parent", "--new-session"]
+    for path in [*runtime_paths(), *readable]:
+        if path not in ("/proc", "/sys") and os.path.exists(path):
+            command += ["--ro-bind", path, path]
+    package_root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    for entry in {package_root, *os.environ.get("PYTHONPATH", "").split(os.pathsep)}:
+        if entry and os.path.isdir(os.path.join(entry, "autotriton")):
+            command += ["--ro-bind", os.path.join(entry, "autotriton"), os.path.join(entry, "autotriton")]
+    return [*command, "--ro-bind", "/sys", "/sys", "--proc", "/proc", "--dev-bind", "/dev", "/dev", "--tmpfs", "/tmp", "--"]

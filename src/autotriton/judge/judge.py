@@ -1,0 +1,156 @@
+"""The judge: one candidate in, one verdict out. The heart of the project, kept small.
+
+Order, cheap to expensive, the first failure names the outcome: admission of the task, rules, interpret, compile, run,
+work, determinism, time. A bad candidate is a verdict; a broken judge or task is an exception.
+"""
+
+from __future__ import annotations
+
+import secrets
+from contextlib import contextmanager
+from collections.abc import Iterator
+
+from autotriton.errors import PrerequisiteError, TaskError
+from autotriton.judge import trial as trials
+from autotriton.judge.channel import ChannelError
+from autotriton.judge.options import JudgeOptions
+from autotriton.judge.processes import Processes, ReferenceClient
+from autotriton.judge.sandbox.limits import Limits
+from autotriton.judge.targets import first_error, parse_targets
+from autotriton.judge.trial import Bench, Decided, Progress, Trial
+from autotriton.types import Kernel, Outcome, Task, Tier, Verdict
+
+_INTERPRETER_ELEMENTS = 1 << 22
+"""Beyond this many input and output elements the interpreter takes minutes: it runs about 10^6 elements a second."""
+_COMPILE_TIMEOUT_S = 300.0
+
+
+class Judge:
+    """Holds the processes between verdicts. Use as a context manager, or call `judge` for a single one."""
+
+    def __init__(self, options: JudgeOptions | None = None, *, processes: Processes | None = None) -> None:
+        self.options = options or JudgeOptions()
+        parse_targets(self.options.targets)
+        self.processes = processes or Processes(self.options.sandbox)
+        self._seed = self.options.seed if self.options.seed is not None else secrets.randbelow(2**31)
+
+    def __enter__(self) -> Judge:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.processes.close()
+
+    def judge(self, task: Task, code: str, progress: Progress | None = None) -> Verdict:
+        """The verdict on one candidate. Raises TaskError, PrerequisiteError or JudgeError, never for the candidate."""
+        trial = Trial(task, code, self.options, self.processes, progress or (lambda _: None))
+        tier = self.options.tier or Tier.RUN
+        try:
+            trials.gate(trial)
+            if tier is Tier.RULES:
+                return trial.verdict(Outcome.CORRECT, Tier.RULES, "passes the rules; nothing was run")
+            return self._run(trial, tier)
+        except Decided as decided:
+            return trial.verdict(decided.outcome, decided.tier, decided.message)
+
+    def _run(self, trial: Trial, tier: Tier) -> Verdict:
+        device = self.processes.device(self.options.device)
+        if tier is Tier.TIME and device != "cuda":
+            raise PrerequisiteError("timing needs a CUDA device and none was found", hint="use --tier run, or a GPU machine")
+        static = tier in (Tier.INTERPRET, Tier.COMPILE)
+        with trial.stage("reference"):
+            reference = self._admitted(trial, "cpu" if static else device)
+        if static or device == "cpu":
+            return self._without_gpu(trial, reference, tier)
+        with self.bench(trial, reference, "cuda", Tier.RUN) as bench:
+            trials.correctness(bench)
+        if tier is Tier.TIME:
+            from autotriton.judge import timing
+
+            timing.measure(trial, reference, self)
+        return trial.verdict(Outcome.CORRECT, tier, "correct on the GPU in every case, and Triton did the work")
+
+    def _without_gpu(self, trial: Trial, reference: ReferenceClient, tier: Tier) -> Verdict:
+        """Interpreter at the task's own shapes, then cross-compilation of what was launched."""
+        if reference.about["elements"] > _INTERPRETER_ELEMENTS:
+            size = f"{reference.about['elements'] / 1e6:.0f} million elements"
+            raise PrerequisiteError(f"the task's tensors ({size}) are too large for Triton's interpreter",
+                                    hint="judge it on a GPU, make its shapes smaller, or use --tier rules")  # fmt: skip
+        with self.bench(trial, reference, "cpu", Tier.INTERPRET) as bench:
+            trials.correctness(bench)
+        if tier is Tier.INTERPRET:
+            return trial.verdict(Outcome.CORRECT, tier, "correct in Triton's interpreter in every case")
+        if not self.options.trust_candidate:
+            self._compile(trial)
+        where = "in Triton's interpreter in every case, and its kernels compile for " + ", ".join(self.options.targets)
+        return trial.verdict(Outcome.CORRECT, tier, f"correct {where}")
+
+    def _admitted(self, trial: Trial, device: str) -> ReferenceClient:
+        """Tier 0: the task itself. A verdict on a task that accepts anything proves nothing."""
+        options = self.options
+        reference = self.processes.reference(trial.task, device, seed=self._seed, cases=options.cases, admit=options.admit)
+        about = reference.about
+        if about["random"]:
+            raise TaskError(f"task {trial.task.id} is random by itself: the same input gives different answers",
+                            hint="take dropout and sampling out, or judge it with --mode eval")  # fmt: skip
+        if about["problems"]:
+            text = "; ".join(about["problems"][:3])
+            if not options.allow_degenerate:
+                raise TaskError(f"task {trial.task.id} is degenerate: {text}", hint="judge it anyway with --allow-degenerate")
+            trial.notes.append(f"degenerate task: {text}")
+        trial.notes += about["notes"]
+        return reference
+
+    @contextmanager
+    def bench(self, trial: Trial, reference: ReferenceClient, device: str, tier: Tier) -> Iterator[Bench]:
+        """A candidate's process, loaded; gone again whatever happens."""
+        interpret = device == "cpu"
+        number, session, descriptors = reference.session()
+        process = self.processes.server(interpret=interpret).spawn("candidate", trials.candidate_limits(device, self.options))
+        bench = Bench(trial, reference, device, tier, process, number)
+        try:
+            with trial.stage("load"):
+                bench.load(interpret, session, descriptors)
+            yield bench
+        finally:
+            import os
+
+            for descriptor in descriptors:
+                os.close(descriptor)
+            process.end()
+            reference.ask("close", number)
+
+    def _compile(self, trial: Trial) -> None:
+        """Tier 3: what was launched, compiled for every target. Also proves that the kernels are Triton, not Python."""
+        limits = Limits(deadline_s=_COMPILE_TIMEOUT_S, allow_processes=True, memory_bytes=8 << 30)
+        with trial.stage("compile"):
+            process = self.processes.server(interpret=False).spawn("compile", limits)
+            request = {"code": trial.code, "launches": trial.launches, "targets": list(self.options.targets)}
+            try:
+                process.channel.send(request)
+                answer = process.channel.receive(_COMPILE_TIMEOUT_S + 5)[0]
+            except ChannelError:
+                raise trials.ended(process.end(abandon=False), Tier.COMPILE) from None
+            finally:
+                process.end()
+        if "error" in answer:
+            error = answer["error"]
+            raise Decided(Outcome.COMPILE_ERROR, Tier.COMPILE, f"{error.get('type')}: {error.get('text')}")
+        self._take_compiled(trial, [Kernel.model_validate(kernel) for kernel in answer["kernels"]])
+
+    def _take_compiled(self, trial: Trial, compiled: list[Kernel]) -> None:
+        for kernel in compiled:
+            launches = trial.kernels[kernel.name].launches if kernel.name in trial.kernels else kernel.launches
+            trial.kernels[kernel.name] = kernel.model_copy(update={"launches": launches})
+        missing = sorted({str(launch["kernel"]) for launch in trial.launches} - {kernel.name for kernel in compiled})
+        problem = first_error(compiled) or (f"kernel `{missing[0]}` could not be found for compiling" if missing else None)
+        if problem:
+            raise Decided(Outcome.COMPILE_ERROR, Tier.COMPILE, problem)
+
+
+def judge(task: Task, code: str, options: JudgeOptions | None = None, *, progress: Progress | None = None) -> Verdict:
+    """One verdict, with processes of its own. For several candidates use `judge_many`."""
+    with Judge(options) as one:
+        return one.judge(task, code, progress)

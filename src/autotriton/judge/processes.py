@@ -1,0 +1,189 @@
+"""The judge's processes: fork servers, one reference per task, candidates by the dozen.
+
+Thread-safe; everything ends with `close`. The parent that holds this never imports torch.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from autotriton.errors import JudgeError, PrerequisiteError, TaskError, UsageError
+from autotriton.judge import sandbox
+from autotriton.judge.channel import Channel, ChannelError
+from autotriton.judge.forks import ForkServer, Process
+from autotriton.judge.sandbox.limits import Limits
+from autotriton.types import Task
+
+_OPEN_TIMEOUT_S = 600.0
+_REFERENCES_KEPT = 24
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """What the judge must know about the device."""
+
+    name: str
+    capability: str
+    memory_bytes: int
+    l2_bytes: int
+    processors: int
+
+
+class ReferenceClient:
+    """The parent's handle on one task's reference process."""
+
+    def __init__(self, process: Process, about: dict[str, Any]) -> None:
+        self.process, self.about = process, about
+        self.lock = threading.Lock()
+        self._numbers = itertools.count()
+
+    def session(self) -> tuple[int, dict[str, Any], list[int]]:
+        number = next(self._numbers)
+        with self.lock:
+            self.process.channel.send({"do": "session", "session": number})
+            answer, descriptors = self._receive()
+        return number, answer, descriptors
+
+    def ask(self, do: str, session: int, **more: Any) -> dict[str, Any]:
+        with self.lock:
+            self.process.channel.send({"do": do, "session": session, **more})
+            return self._receive()[0]
+
+    def _receive(self) -> tuple[dict[str, Any], list[int]]:
+        try:
+            answer, descriptors = self.process.channel.receive(_OPEN_TIMEOUT_S)
+        except ChannelError as error:
+            raise _reference_died(self.process) from error
+        _raise_if_error(answer)
+        return answer, descriptors
+
+
+class Processes:
+    """Fork servers and references, started when first needed."""
+
+    def __init__(self, sandbox_kind: str = "auto", readable: tuple[str, ...] = ()) -> None:
+        self.kind = sandbox.resolve(sandbox_kind)
+        self._readable = readable
+        self._servers: dict[bool, ForkServer] = {}
+        self._references: OrderedDict[tuple[str, str, int], ReferenceClient] = OrderedDict()
+        self._opening: dict[tuple[str, str, int], threading.Lock] = {}
+        self._lock = threading.Lock()
+        self._gpu: Gpu | None = None
+        self._gpu_known = False
+
+    def server(self, *, interpret: bool) -> ForkServer:
+        with self._lock:
+            if interpret not in self._servers:
+                self._servers[interpret] = ForkServer(self.kind, interpret=interpret, readable=self._readable)
+            return self._servers[interpret]
+
+    def gpu(self) -> Gpu | None:
+        """The GPU, as a throw-away process sees it; None on a machine without one."""
+        if not self._gpu_known:
+            if any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/kfd").exists():
+                process = self.server(interpret=False).spawn("device", Limits(devices=True, allow_processes=True))
+                try:
+                    answer = process.channel.receive(60)[0]
+                except ChannelError:
+                    answer = {}
+                process.end()
+                self._gpu = Gpu(**answer["gpu"]) if answer.get("gpu") else None
+            self._gpu_known = True
+        return self._gpu
+
+    def device(self, wanted: str) -> str:
+        """cpu or cuda, for `auto`, `cpu` or `cuda`."""
+        if wanted not in ("auto", "cpu", "cuda"):
+            raise UsageError(f"unknown device {wanted!r}", hint="known: auto, cpu, cuda")
+        if wanted == "cpu":
+            return "cpu"
+        if self.gpu() is not None:
+            return "cuda"
+        if wanted == "cuda":
+            raise PrerequisiteError("no CUDA device found", hint="run `autotriton doctor`, or use --device cpu")
+        return "cpu"
+
+    def reference(self, task: Task, device: str, *, seed: int, cases: int, admit: bool) -> ReferenceClient:
+        """The task's reference process, started once and kept while it is among the most recent."""
+        key = (task.hash, device, seed)
+        with self._lock:
+            opening = self._opening.setdefault(key, threading.Lock())
+        with opening:
+            with self._lock:
+                if key in self._references:
+                    self._references.move_to_end(key)
+                    return self._references[key]
+            client = self._open(task, device, seed, cases, admit)
+            with self._lock:
+                self._references[key] = client
+                stale = [self._references.popitem(last=False)[1] for _ in range(len(self._references) - _REFERENCES_KEPT)]
+        for old in stale:
+            old.process.end()
+        return client
+
+    def _open(self, task: Task, device: str, seed: int, cases: int, admit: bool) -> ReferenceClient:
+        readable = (task.import_root,) if task.import_root else ()
+        limits = Limits(deadline_s=24 * 3600, memory_bytes=64 << 30, devices=device == "cuda", allow_processes=True,
+                        readable=readable, disk_bytes=4 << 30)  # fmt: skip
+        process = self.server(interpret=False).spawn("reference", limits)
+        request = {"do": "open", "task": task.model_dump(mode="json"), "device": device, "seed": seed, "cases": cases,
+                   "admit": admit, "admission_runs": 64}  # fmt: skip
+        try:
+            process.channel.send(request)
+            about = process.channel.receive(_OPEN_TIMEOUT_S)[0]
+        except ChannelError as error:
+            raise _reference_died(process) from error
+        try:
+            _raise_if_error(about)
+        except Exception:
+            process.end()
+            raise
+        return ReferenceClient(process, about)
+
+    def forget(self, task: Task) -> None:
+        """End a task's references and give their memory back."""
+        with self._lock:
+            keys = [key for key in self._references if key[0] == task.hash]
+            clients = [self._references.pop(key) for key in keys]
+        for client in clients:
+            client.process.end()
+
+    def close(self) -> None:
+        for client in self._references.values():
+            client.process.end()
+        self._references.clear()
+        for server in self._servers.values():
+            server.close()
+        self._servers.clear()
+
+
+def _raise_if_error(answer: dict[str, Any]) -> None:
+    if "task_error" in answer:
+        raise TaskError(str(answer["task_error"]))
+    if "judge_error" in answer:
+        raise JudgeError(f"the reference process failed: {answer['judge_error']}")
+
+
+def _reference_died(process: Process) -> Exception:
+    ending = process.end()
+    if ending.reason or ending.exit_code:
+        how = {"memory": "it used too much memory", "deadline": "it took too long"}.get(ending.reason, f"exit code {ending.exit_code}")
+        return TaskError(f"the task's own reference ended its process: {how}", hint=ending.output[-300:].strip() or None)
+    return JudgeError("a reference process closed without a word")
+
+
+def device_main(control: Any) -> None:
+    """Role of the throw-away process that looks at the GPU."""
+    import torch
+
+    found = None
+    if torch.cuda.is_available():
+        p = torch.cuda.get_device_properties(0)
+        found = {"name": p.name, "capability": f"{p.major}.{p.minor}", "memory_bytes": p.total_memory,
+                 "l2_bytes": getattr(p, "L2_cache_size", 0) or 64 << 20, "processors": p.multi_processor_count}  # fmt: skip
+    Channel(control).send({"gpu": found})

@@ -1,0 +1,286 @@
+"""The reference's process: makes every case, knows every answer, and compares. It never sees the candidate's code.
+
+One process per task, serving any number of candidates: answers are computed once per case and kept, each candidate gets
+arenas of its own. What arrives from a candidate here is tensor bytes and their description, checked before use.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import torch
+
+from autotriton.errors import TaskError
+from autotriton.judge import arena, blocking, cases, compare, structure
+from autotriton.judge.admission import admit
+from autotriton.judge.channel import Channel, ChannelError
+from autotriton.judge.oracle import Expected, cost, expect
+from autotriton.judge.program import Inputs, Leaf, Program, _split, map_tensors, randomise_state, seed_everything, state
+from autotriton.types import Check, Task
+
+_KEPT_BYTES = 2 << 30
+"""Answers are kept between candidates up to this much; larger ones are computed again."""
+_SLACK_BYTES = 1 << 20
+
+
+def main(control: socket.socket) -> None:
+    channel = Channel(control)
+    reference: Reference | None = None
+    while True:
+        try:
+            request, _ = channel.receive()
+        except ChannelError:
+            return
+        descriptors: tuple[int, ...] = ()
+        try:
+            if request["do"] == "open":
+                reference = Reference(request)
+                answer = reference.describe()
+            else:
+                assert reference is not None
+                answer, descriptors = reference.answer(request)
+        except TaskError as error:
+            answer = {"task_error": str(error)}
+        except torch.OutOfMemoryError as error:
+            answer = {"task_error": f"the task does not fit into memory: {str(error).splitlines()[0]}"}
+        except Exception as error:  # task code runs here: whatever it raises later must reach the parent as one line
+            answer = {"judge_error": f"{type(error).__name__}: {error}"}
+        channel.send(answer, descriptors)
+
+
+class Reference:
+    """One task's cases and answers."""
+
+    def __init__(self, request: dict[str, Any]) -> None:
+        self.task = Task.model_validate(request["task"])
+        self.device = str(request["device"])
+        self.seed = int(request["seed"])
+        self.program = Program(self.task, self.device)
+        first = self.program.draw(self.seed)
+        self.large = sum(t.numel() * t.element_size() for t in first.leaves() if isinstance(t, torch.Tensor)) > (256 << 20)
+        self.admission = admit(self.program, self.seed, max_runs=int(request["admission_runs"])) if request["admit"] else None
+        self.models = [self._model(version) for version in range(2)]
+        self.specs = [spec for spec in cases.plan(self.seed, int(request["cases"])) if self._usable(spec)]
+        self.kept: dict[str, tuple[Inputs, Expected]] = {}
+        self.sessions: dict[int, Session] = {}
+        self.expected_first = self._case(0)[1]
+
+    def _model(self, version: int) -> Any:
+        """Two sets of weights, so that a snapshot of the first is wrong for the second."""
+        model = self.program.build(self.seed)
+        randomise_state(model, self.seed + 31 * version)
+        return model
+
+    def _usable(self, spec: cases.CaseSpec) -> bool:
+        return spec.distribution == "draw" or (not self.large and cases.make(self.program, spec) is not None)
+
+    def describe(self) -> dict[str, Any]:
+        """What the parent needs to know; nothing of it but names, shapes and costs."""
+        model, inputs = self.models[0], self._case(0)[0]
+        spent = cost(self.program, model, inputs)
+        operators = {name.partition("::")[2].split(".")[0] for name in self._operators()}
+        layout = blocking.ALLOCATIONS | blocking.COPIES | blocking.BOOKKEEPING | blocking.HELPERS
+        moves_only = all(blocking.is_allowed(name) for name in self._operators())
+        problems = self.admission
+        return {
+            "cases": [spec.name for spec in self.specs], "is_function": not isinstance(model, torch.nn.Module),
+            "problems": list(problems.problems) if problems else [], "notes": list(problems.notes) if problems else [],
+            "random": bool(problems.random) if problems else self.expected_first.random,
+            "helpers": sorted(blocking.HELPERS - operators), "moves_only": moves_only and bool(operators & layout),
+            "init": self._pack_init(), "init_seed": self.seed, "flops": spent.flops, "bytes": spent.bytes,
+            "op_bytes": spent.total.bytes, "op_flops": spent.total.flops, "operators": sorted(operators),
+            "elements": sum(t.numel() for t in [*inputs.leaves(), *(a.value for a in self.expected_first.outputs)] if isinstance(t, torch.Tensor)),
+            "large": self.large,
+        }  # fmt: skip
+
+    def _operators(self) -> list[str]:
+        return [name if "::" in name else f"aten::{name}" for name in self.expected_first.ops]
+
+    def _pack_init(self) -> str:
+        seed_everything(self.seed)
+        try:
+            given = getattr(self.program.module, "get_init_inputs", tuple)()
+            return structure.pack_plain(map_tensors(lambda tensor: tensor.cpu(), _split(given, pair=(list, tuple))))
+        except TaskError:
+            raise
+        except Exception as error:
+            raise TaskError(f"get_init_inputs returns something that cannot be passed on: {error}",
+                            hint="return numbers, strings and lists") from error  # fmt: skip
+
+    # --- requests ---------------------------------------------------------------------------------------
+
+    def answer(self, request: dict[str, Any]) -> tuple[dict[str, Any], tuple[int, ...]]:
+        do, number = str(request["do"]), int(request["session"])
+        if do == "session":
+            session = self.sessions[number] = Session(self)
+            return session.describe(), (session.inputs.descriptor, session.outputs.descriptor)
+        if do == "close":
+            session_or_none = self.sessions.pop(number, None)
+            if session_or_none is not None:
+                session_or_none.close()
+            return {"closed": True}, ()
+        if do == "time":
+            from autotriton.judge import stopwatch
+
+            return stopwatch.answer_reference(self, request), ()
+        session = self.sessions[number]
+        return (session.fill(request) if do == "fill" else session.check(request)), ()
+
+    def _case(self, index: int) -> tuple[Inputs, Expected]:
+        spec = self.specs[index]
+        if spec.name not in self.kept:
+            inputs = cases.make(self.program, spec)
+            assert inputs is not None
+            drawn = spec.distribution == "draw"
+            found = (inputs, expect(self.program, self.models[index % 2], inputs, self.seed, in_domain=drawn))
+            if _size(found[1]) > _KEPT_BYTES:
+                self.kept.clear()
+            self.kept[spec.name] = found
+        return self.kept[spec.name]
+
+
+class Session:
+    """One candidate's arenas, and what lies in them."""
+
+    def __init__(self, reference: Reference) -> None:
+        self.reference = reference
+        inputs, expected = reference._case(0)
+        self.state = state(reference.models[0])
+        leaves = _tensors(inputs.leaves())
+        _, in_size = arena.lay_out([*leaves.values(), *self.state.values()])
+        outputs = [answer.value for answer in expected.outputs if isinstance(answer.value, torch.Tensor)]
+        _, out_size = arena.lay_out([*outputs, *self.state.values()])
+        self.inputs = arena.create(in_size + _SLACK_BYTES, reference.device)
+        self.outputs = arena.create(out_size + _SLACK_BYTES, reference.device)
+        self.last: tuple[torch.Tensor, ...] = ()
+
+    def describe(self) -> dict[str, Any]:
+        model = self.reference.models[0]
+        parameters = dict(model.named_parameters(remove_duplicate=False)) if isinstance(model, torch.nn.Module) else {}
+        slots, _ = arena.lay_out(list(self.state.values()))
+        described = [[name, "parameter" if name in parameters else "buffer", slot.to_json()]
+                     for name, slot in zip(self.state, slots, strict=True)]  # fmt: skip
+        return {"arena_sizes": [self.inputs.bytes.numel(), self.outputs.bytes.numel()], "state": described}
+
+    def fill(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Put one case's inputs and weights at the same addresses as ever, and clear the output arena."""
+        index = int(request["case"])
+        inputs, _ = self.reference._case(index)
+        leaves = _tensors(inputs.leaves())
+        held = state(self.reference.models[index % 2])
+        slots, _ = arena.lay_out([*leaves.values(), *held.values()])
+        self.inputs.bytes.fill_(arena.GUARD_PATTERN)
+        self.outputs.bytes.fill_(arena.GUARD_PATTERN)
+        for slot, tensor in zip(slots, [*leaves.values(), *held.values()], strict=True):
+            arena.store(self.inputs, slot, tensor)
+        self._synchronize()
+        by_identity = {id(leaf): number for number, leaf in enumerate(inputs.leaves()) if isinstance(leaf, torch.Tensor)}
+        self.slots = slots
+        return {
+            "inputs": [[number, slot.to_json()] for number, slot in zip(leaves, slots, strict=False)],
+            "state": [[name, slot.to_json()] for name, slot in zip(held, slots[len(leaves) :], strict=True)],
+            "call": structure.pack((inputs.args, inputs.kwargs), lambda tensor: by_identity[id(tensor)]),
+        }
+
+    def check(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The candidate's answer to a case: values, containers, aliasing, inputs, weights, buffers and guard bands."""
+        index, answer = int(request["case"]), request["answer"]
+        inputs, expected = self.reference._case(index)
+        name = self.reference.specs[index].name
+        try:
+            got = [self._leaf(leaf) for leaf in answer["leaves"]]
+            after = {str(key): arena.view(self.outputs, arena.Slot.from_json(slot)) for key, slot in answer["state"]}
+        except (ValueError, KeyError, TypeError) as error:
+            return _failed(name, f"the returned description is malformed: {error}")
+        same = self._same_as_last(got) if request.get("repeat") else None
+        self.last = tuple(leaf.clone() for leaf in got if isinstance(leaf, torch.Tensor)) if request.get("remember") else self.last
+        if answer["structure"] != expected.structure:
+            return _failed(name, f"returned {_shape_of(answer['structure'])}, expected {_shape_of(expected.structure)}")
+        values = compare.compare(expected, got, name)
+        problem = self._side_effects(index, inputs, expected, answer, after)
+        if values.passed and problem:
+            values = values.model_copy(update={"passed": False, "detail": problem})
+        return {"check": values.model_dump(mode="json"), "same": same}
+
+    def _leaf(self, leaf: dict[str, Any]) -> Leaf:
+        if "slot" in leaf:
+            return arena.view(self.outputs, arena.Slot.from_json(leaf["slot"]))
+        value: Leaf = leaf["value"]
+        return value
+
+    def _same_as_last(self, got: list[Leaf]) -> bool:
+        now = [leaf for leaf in got if isinstance(leaf, torch.Tensor)]
+        return len(now) == len(self.last) and all(_bits_equal(a, b) for a, b in zip(now, self.last, strict=True))
+
+    def _side_effects(self, index: int, inputs: Inputs, expected: Expected, answer: dict[str, Any], after: dict[str, torch.Tensor]) -> str:
+        """What else the candidate did to the world, in one line; empty when it did what the reference does."""
+        before = inputs.leaves()
+        tensors = _tensors(before)
+        now: list[Leaf] = list(before)
+        for number, slot in zip(tensors, self.slots, strict=False):
+            now[number] = arena.view(self.inputs, slot)
+        touched = compare.compare_inputs(expected, before, now, "inputs")
+        if not touched.passed:
+            return f"an input was modified: {touched.detail}"
+        for start, end in arena.guards(self.slots, self.inputs.bytes.numel()):
+            if end > start and not bool((self.inputs.bytes[start:end] == arena.GUARD_PATTERN).all()):
+                return "memory next to an input was written: a store runs past the end of a tensor"
+        held = state(self.reference.models[index % 2])
+        missing = [key for key in expected.state if key not in after]
+        if missing:
+            return f"buffer `{missing[0]}` is missing: the reference changes it in forward"
+        changed = compare.compare_state(expected, {k: held[k] for k in after if k in held}, {k: v for k, v in after.items() if k in held}, "state")
+        if not changed.passed:
+            return f"parameters or buffers after forward differ: {changed.detail}"
+        return _alias_problem(expected, answer["aliases"])
+
+    def _synchronize(self) -> None:
+        if self.reference.device == "cuda":
+            torch.cuda.synchronize()
+
+    def close(self) -> None:
+        self.last = ()
+        self.inputs.close()
+        self.outputs.close()
+
+
+def _alias_problem(expected: Expected, aliases: list[Any]) -> str:
+    answers = [answer for answer in expected.outputs if isinstance(answer.value, torch.Tensor)]
+    for number, (answer, alias) in enumerate(zip(answers, aliases, strict=False)):
+        if alias is None:
+            continue
+        kind, _, which = str(alias).partition(" ")
+        permitted = (kind == "input" and which.isdigit() and int(which) in answer.aliases) or (
+            kind == "state" and which in answer.state_aliases
+        )
+        if not permitted:
+            return f"output {number} shares memory with {alias}: return a fresh tensor"
+    return ""
+
+
+def _tensors(leaves: list[Leaf]) -> dict[int, torch.Tensor]:
+    return {number: leaf for number, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)}
+
+
+def _bits_equal(one: torch.Tensor, other: torch.Tensor) -> bool:
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    if one.is_floating_point():
+        return bool(torch.equal(torch.nan_to_num(one), torch.nan_to_num(other)) and torch.equal(one.isnan(), other.isnan()))
+    return bool(torch.equal(one, other))
+
+
+def _size(expected: Expected) -> int:
+    tensors = [t for answer in expected.outputs for t in (answer.value, answer.oracle) if isinstance(t, torch.Tensor)]
+    return sum(t.numel() * t.element_size() for t in tensors)
+
+
+def _shape_of(described: Any) -> str:
+    """A container description in words a person reads at once."""
+    text = str(described).replace("'", "").replace('"', "")
+    return text if len(text) <= 120 else text[:117] + "..."
+
+
+def _failed(name: str, detail: str) -> dict[str, Any]:
+    return {"check": Check(inputs=name, passed=False, detail=detail).model_dump(mode="json"), "same": None}

@@ -1,0 +1,309 @@
+"""The parsed candidate: its tree, who contains whom, and which names stand for which imported things.
+
+What must stay true: `paths` over-approximates. A name that may stand for an imported module in its scope is reported as
+one. Function scopes hide outer names as Python does; class bodies and comprehensions do not (there the outer name may
+still be seen before the inner one is bound).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from autotriton.judge.rules.modules import MODULE_FAMILIES, MODULES
+from autotriton.types import Finding, Policy, Severity
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+_MAX_SURE_DEPTH = 8
+MAX_NODES = 200_000
+MAX_STEPS = 100_000
+
+
+class TooComplex(Exception):
+    """The file is larger or more entangled than the scan is willing to follow."""
+
+
+@dataclass
+class Binding:
+    """One place that gives a name its meaning."""
+
+    node: ast.AST
+    value: ast.expr | None = None
+    """The right side, when a plain assignment binds it."""
+    paths: frozenset[str] = frozenset()
+    """What the name may stand for, when an import or an alias of one binds it."""
+
+
+@dataclass
+class Scope:
+    node: ast.AST
+    parent: Scope | None
+    names: dict[str, list[Binding]] = field(default_factory=dict)
+    outer: set[str] = field(default_factory=set)
+    """Declared `global` or `nonlocal`."""
+
+    @property
+    def is_class(self) -> bool:
+        return isinstance(self.node, ast.ClassDef)
+
+    @property
+    def is_function(self) -> bool:
+        return isinstance(self.node, FunctionNode)
+
+    def bind(self, name: str, binding: Binding) -> None:
+        scope: Scope | None = self
+        if name in self.outer:
+            scope = self.parent  # `nonlocal` may mean any outer scope, so every one of them gets the binding
+            while scope is not None:
+                scope.names.setdefault(name, []).append(binding)
+                scope = scope.parent
+            return
+        self.names.setdefault(name, []).append(binding)
+
+
+class Source:
+    """What every rule gets."""
+
+    def __init__(self, tree: ast.Module, policy: Policy, entry: str) -> None:
+        self.tree = tree
+        self.policy = policy
+        self.entry = entry
+        self.nodes: list[ast.AST] = []
+        self.parents: dict[ast.AST, ast.AST] = {}
+        self.scopes: dict[ast.AST, Scope] = {}
+        """The scope each node is evaluated in."""
+        self._seen: dict[tuple[int, str], list[Binding]] = {}
+        self._walk()
+        self._resolve_aliases()
+
+    def lookup(self, name: ast.Name) -> list[Binding]:
+        """Every binding the name may have where it stands; empty for builtins and unknown names."""
+        key = (id(self.scopes[name]), name.id)
+        if key not in self._seen:
+            self._seen[key] = _visible(self.scopes[name], name.id)
+        return self._seen[key]
+
+    def paths(self, node: ast.AST | None) -> frozenset[str]:
+        """The imported things an expression may stand for, as dotted paths, shortened by `shorten`."""
+        if isinstance(node, ast.Attribute):
+            return self._below(node)
+        if isinstance(node, ast.Name):
+            return frozenset().union(*(binding.paths for binding in self.lookup(node)))
+        if isinstance(node, ast.IfExp):
+            return self.paths(node.body) | self.paths(node.orelse)
+        if isinstance(node, ast.BoolOp):
+            return frozenset().union(*(self.paths(value) for value in node.values))
+        if isinstance(node, ast.NamedExpr):
+            return self.paths(node.value)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+            return self.paths(node.left) | self.paths(node.right)  # `T | T` is T
+        if isinstance(node, ast.Subscript):
+            return self._union(node)
+        if node is not None and (spelled := constant_getattr(node)) is not None:
+            return frozenset(shorten(f"{path}.{spelled[1]}") for path in self.paths(spelled[0]))
+        return frozenset()
+
+    def surely_imported(self, node: ast.AST | None, depth: int = 0) -> bool:
+        """The expression stands for an imported thing (or None) and for nothing else; `paths` only says it may."""
+        while isinstance(node, ast.Attribute):
+            node = node.value
+        if isinstance(node, ast.IfExp):
+            return self.surely_imported(node.body, depth + 1) and self.surely_imported(node.orelse, depth + 1)
+        if isinstance(node, ast.Constant):
+            return node.value is None and depth > 0
+        if not isinstance(node, ast.Name) or depth > _MAX_SURE_DEPTH:
+            return False
+        places = self.lookup(node)
+        imports = (isinstance(place.node, ast.Import | ast.ImportFrom) for place in places)
+        sure = (i or self.surely_imported(p.value, depth + 1) for i, p in zip(imports, places, strict=True))
+        return bool(places) and all(sure)
+
+    def _union(self, node: ast.Subscript) -> frozenset[str]:
+        """`Union[T]` is T itself."""
+        if not self.paths(node.value) & {"typing.Union", "typing_extensions.Union"}:
+            return frozenset()
+        members = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        return frozenset().union(*(self.paths(member) for member in members))
+
+    def _below(self, node: ast.Attribute) -> frozenset[str]:
+        attrs: list[str] = []
+        base: ast.expr = node
+        while isinstance(base, ast.Attribute):
+            attrs.append(base.attr)
+            base = base.value
+        found = self.paths(base)
+        return frozenset(shorten(".".join((path, *reversed(attrs)))) for path in found) if found else found
+
+    def _walk(self) -> None:
+        """Visit every node once, without recursion: deep nesting must not crash the scan."""
+        stack: list[tuple[ast.AST, Scope]] = [(self.tree, Scope(self.tree, None))]
+        while stack:
+            node, scope = stack.pop()
+            self.nodes.append(node)
+            self.scopes[node] = scope
+            _bind(node, scope, self.parents.get(node))
+            inner = _opened(node, scope)
+            outside = _evaluated_outside(node)
+            children = list(ast.iter_child_nodes(node))
+            self.parents.update(dict.fromkeys(children, node))
+            stack += [(child, scope if child in outside else inner) for child in reversed(children)]
+            if len(self.nodes) > MAX_NODES:
+                raise TooComplex
+
+    def _resolve_aliases(self) -> None:
+        """Follow `a = torch; b = a.nn` to the end, whatever the order and length of the chain."""
+        waiting: dict[str, list[Binding]] = {}
+        todo = [place for _, place, _ in self.bindings() if place.value is not None]
+        for place in todo:
+            for part in _flowing(place.value):
+                waiting.setdefault(part, []).append(place)
+        names = {id(place): name for name, place, _ in self.bindings()}
+        for _ in range(MAX_STEPS):
+            if not todo:
+                return
+            place = todo.pop()
+            if (found := self.paths(place.value)) - place.paths:
+                place.paths |= found
+                todo += waiting.get(names[id(place)], ())
+        raise TooComplex
+
+    def bindings(self) -> Iterator[tuple[str, Binding, Scope]]:
+        """Every name the file gives a meaning to, once per place."""
+        seen: set[int] = set()
+        for scope in {id(scope): scope for scope in self.scopes.values()}.values():
+            for name, places in scope.names.items():
+                for place in places:
+                    if id(place) not in seen:
+                        seen.add(id(place))
+                        yield name, place, scope
+
+    def is_module(self, node: ast.AST) -> bool:
+        return any(known_module(path) for path in self.paths(node))
+
+    def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
+        while (parent := self.parents.get(node)) is not None:
+            yield parent
+            node = parent
+
+    def enclosing_function(self, node: ast.AST) -> ast.AST | None:
+        return next((a for a in self.ancestors(node) if isinstance(a, ast.FunctionDef | ast.AsyncFunctionDef)), None)
+
+
+def known_module(path: str) -> bool:
+    """Whether the path is a module a candidate may import."""
+    head, _, last = path.rpartition(".")
+    return path in MODULES or (head + "." in MODULE_FAMILIES and last.islower())
+
+
+def shorten(path: str) -> str:
+    """Keep the known modules at the front, one name below them, and `...` for whatever is read off that."""
+    parts = path.split(".")
+    length = 1
+    while length < len(parts) and known_module(".".join(parts[: length + 1])):
+        length += 1
+    return ".".join(parts[: length + 1]) + ("...." if len(parts) > length + 1 else "")
+
+
+def _visible(start: Scope, name: str) -> list[Binding]:
+    found: list[Binding] = []
+    scope: Scope | None = start
+    in_function = False
+    while scope is not None:
+        if name in scope.names and name not in scope.outer and not (scope.is_class and in_function):
+            found += scope.names[name]
+            if scope.is_function:
+                return found
+        in_function |= scope.is_function
+        scope = scope.parent
+    return found
+
+
+def _flowing(value: ast.expr | None) -> set[str]:
+    """Names an alias may depend on."""
+    return {part.id for part in ast.walk(value) if isinstance(part, ast.Name)} if value is not None else set()
+
+
+def constant_getattr(node: ast.AST) -> tuple[ast.expr, str] | None:
+    """(x, "name") for `getattr(x, "name", ...)` and `setattr(x, "name", ...)`; hasattr only answers yes or no."""
+    called = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in {"getattr", "setattr"}
+    if not called or not isinstance(node, ast.Call) or len(node.args) < 2:
+        return None
+    name = node.args[1]
+    return (node.args[0], name.value) if isinstance(name, ast.Constant) and isinstance(name.value, str) else None
+
+
+def error(rule: str, node: ast.AST, message: str) -> Finding:
+    return Finding(rule=rule, severity=Severity.ERROR, message=message, line=getattr(node, "lineno", None))
+
+
+def warning(rule: str, node: ast.AST, message: str) -> Finding:
+    return Finding(rule=rule, severity=Severity.WARNING, message=message, line=getattr(node, "lineno", None))
+
+
+def _opened(node: ast.AST, scope: Scope) -> Scope:
+    """The scope a node's children live in."""
+    if not _opens_scope(node):
+        return scope
+    inner = Scope(node, scope, outer=_declared_outer(node))
+    if isinstance(node, FunctionNode):
+        args = node.args
+        every = [*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg]
+        for arg in filter(None, every):
+            inner.bind(arg.arg, Binding(arg))
+    return inner
+
+
+def _opens_scope(node: ast.AST) -> bool:
+    return isinstance(node, FunctionNode | ast.ClassDef | Comprehension)
+
+
+def _declared_outer(node: ast.AST) -> set[str]:
+    declared: set[str] = set()
+    stack = list(ast.iter_child_nodes(node))
+    while stack:
+        child = stack.pop()
+        if isinstance(child, ast.Global | ast.Nonlocal):
+            declared.update(child.names)
+        elif isinstance(child, ast.stmt | ast.excepthandler | ast.match_case) and not _opens_scope(child):
+            stack += ast.iter_child_nodes(child)
+    return declared
+
+
+def _evaluated_outside(node: ast.AST) -> set[ast.AST]:
+    """Children of a scope-opening node that Python evaluates in the scope around it."""
+    if isinstance(node, ast.ClassDef):
+        return {*node.bases, *node.keywords, *node.decorator_list}
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return {*node.decorator_list, node.args, *([node.returns] if node.returns else [])}
+    return {node.args} if isinstance(node, ast.Lambda) else set()
+
+
+def _bind(node: ast.AST, scope: Scope, parent: ast.AST | None) -> None:
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            path = shorten(alias.name) if alias.asname else alias.name.partition(".")[0]
+            scope.bind(alias.asname or path, Binding(node, paths=frozenset({path})))
+    elif isinstance(node, ast.ImportFrom):
+        for alias in node.names:
+            scope.bind(
+                alias.asname or alias.name, Binding(node, paths=frozenset({shorten(f"{node.module}.{alias.name}")}))
+            )
+    elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        scope.bind(node.name, Binding(node))
+    elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+        while isinstance(parent, ast.NamedExpr) and isinstance(scope.node, Comprehension) and scope.parent:
+            scope = scope.parent
+        scope.bind(node.id, Binding(node, value=_assigned(node, parent)))
+    elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
+        scope.bind(node.name, Binding(node))
+    elif isinstance(node, ast.MatchMapping) and node.rest:
+        scope.bind(node.rest, Binding(node))
+
+
+def _assigned(name: ast.Name, parent: ast.AST | None) -> ast.expr | None:
+    """The expression a name is set to, when one plain assignment says so."""
+    if isinstance(parent, ast.Assign) and name in parent.targets:
+        return parent.value
+    return parent.value if isinstance(parent, ast.AnnAssign | ast.NamedExpr) else None

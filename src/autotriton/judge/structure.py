@@ -1,0 +1,46 @@
+"""A call's arguments as plain data: tensors become numbered places, so that the rest can travel by pickle.
+
+Pickle goes from the trusted side to the candidate's process only, never back.
+"""
+
+from __future__ import annotations
+
+import base64
+import pickle
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+
+
+class Place(NamedTuple):
+    """Stands for tensor number `index`."""
+
+    index: int
+
+
+def pack(value: Any, number_of: Callable[[torch.Tensor], int]) -> str:
+    """The value with its tensors replaced by places, as text."""
+    return base64.b64encode(pickle.dumps(_map(value, torch.Tensor, lambda tensor: Place(number_of(tensor))))).decode()
+
+
+def pack_plain(value: Any) -> str:
+    """A value whose tensors travel inside it."""
+    return base64.b64encode(pickle.dumps(value)).decode()
+
+
+def unpack(text: str, tensors: dict[int, torch.Tensor]) -> Any:
+    """Undo `pack`, with other tensors in the places."""
+    return _map(pickle.loads(base64.b64decode(text)), Place, lambda place: tensors[place.index])
+
+
+def _map(value: Any, kind: type, change: Callable[[Any], Any]) -> Any:
+    if isinstance(value, kind):
+        return change(value)
+    if isinstance(value, dict):
+        return {key: _map(item, kind, change) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_map(item, kind, change) for item in value]
+    if type(value) is tuple:
+        return tuple(_map(item, kind, change) for item in value)
+    return value

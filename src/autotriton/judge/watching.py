@@ -1,0 +1,122 @@
+"""What a candidate's forward does with torch: operators counted, allocations poisoned and fenced.
+
+A dispatch mode around the correctness runs. Fresh memory holds poison instead of zeros or somebody's answer, and lies
+between guard bands, so that reading what was never written and writing past the end both show.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from autotriton.judge.arena import span_bytes
+
+_UNWRITTEN = frozenset("empty empty_like empty_strided empty_permuted new_empty new_empty_strided".split())
+_WRITTEN = frozenset("zeros zeros_like new_zeros ones ones_like new_ones full full_like new_full".split())
+_GUARD = 4096
+_LARGEST_FENCED = 1 << 30  # bytes; beyond it a second copy would cost more memory than it proves
+POISONS = (float("nan"), -30111.0)
+
+
+class Watch(TorchDispatchMode):
+    """Counts operators and fences allocations while it is on; `violations` after the run names broken fences."""
+
+    def __init__(self, poison: int) -> None:
+        super().__init__()
+        self.operators: Counter[str] = Counter()
+        self.moved_bytes: Counter[str] = Counter()
+        """Bytes written by each operator, largest output counted."""
+        self._poison = poison
+        self._fences: list[tuple[torch.Tensor, int, int]] = []
+        self.ranges = Ranges()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+        name = str(func.name())
+        self.operators[name] += 1
+        result = func(*args, **(kwargs or {}))
+        base = name.partition("::")[2].split(".")[0]
+        if isinstance(result, torch.Tensor):
+            self.moved_bytes[name] += result.numel() * result.element_size()
+            if base in _UNWRITTEN:
+                return self._fenced(result, None)
+            if base in _WRITTEN:
+                return self._fenced(result, result)
+        return result
+
+    def _fenced(self, like: torch.Tensor, content: torch.Tensor | None) -> torch.Tensor:
+        """A tensor like this one between guard bands, holding poison or `content`."""
+        size = span_bytes(like.shape, like.stride(), like.element_size())
+        fit = like.numel() * like.element_size() == size and 0 < size <= _LARGEST_FENCED and not like.is_pinned()
+        if not fit or like.layout != torch.strided:
+            return like if content is not None or like.numel() == 0 else poisoned(like, self._poison)
+        guard = _GUARD // like.element_size()
+        flat = torch.empty(like.numel() + 2 * guard, dtype=like.dtype, device=like.device)
+        poisoned(flat, self._poison)
+        inner = flat.as_strided(like.shape, like.stride(), guard)
+        if content is not None:
+            inner.copy_(content)
+        self._fences.append((flat, guard, like.numel()))
+        self.ranges.add(inner.data_ptr(), size)
+        return inner
+
+    def broken_fences(self) -> int:
+        """How many allocations were written past their ends."""
+        return sum(1 for flat, guard, count in self._fences if not _intact(flat, guard, count, self._poison))
+
+
+def poisoned(tensor: torch.Tensor, poison: int) -> torch.Tensor:
+    """Fill with a value no honest computation leaves behind; two kinds, so that no one value is special."""
+    if tensor.is_floating_point() or tensor.is_complex():
+        return tensor.fill_(POISONS[poison])
+    if tensor.dtype == torch.bool:
+        return tensor.fill_(poison == 0)
+    return tensor.fill_(torch.iinfo(tensor.dtype).max - 17 * poison if tensor.dtype != torch.uint8 else 0xA5 - poison)
+
+
+def _intact(flat: torch.Tensor, guard: int, count: int, poison: int) -> bool:
+    want = poisoned(torch.empty(guard, dtype=flat.dtype, device="cpu"), poison)
+    bands = (flat[:guard].to("cpu"), flat[guard + count :].to("cpu"))
+    return all(_same_bytes(band, want) for band in bands)
+
+
+def _same_bytes(one: torch.Tensor, other: torch.Tensor) -> bool:
+    import ctypes
+
+    size = one.numel() * one.element_size()
+    return size == other.numel() * other.element_size() and (
+        ctypes.string_at(one.data_ptr(), size) == ctypes.string_at(other.data_ptr(), size)
+    )
+
+
+class Ranges:
+    """Address ranges of known allocations, for finding the one an address belongs to."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+
+    def add(self, start: int, size: int) -> None:
+        """A new allocation replaces whatever freed memory it lies over."""
+        at = bisect.bisect_left(self._starts, start)
+        while at > 0 and self._ends[at - 1] > start:
+            at -= 1
+        stop = at
+        while stop < len(self._starts) and self._starts[stop] < start + size:
+            stop += 1
+        self._starts[at:stop] = [start]
+        self._ends[at:stop] = [start + size]
+
+    def find(self, address: int) -> tuple[int, int] | None:
+        at = bisect.bisect_right(self._starts, address) - 1
+        if at >= 0 and address < self._ends[at]:
+            return self._starts[at], self._ends[at]
+        return None
+
+    def extend(self, ranges: Sequence[tuple[int, int]]) -> None:
+        for start, size in ranges:
+            self.add(start, size)

@@ -1,0 +1,77 @@
+"""The fork server: imports torch and triton once, never touches CUDA, and forks a sandboxed process per request.
+
+Run as `python -m autotriton.judge.zygote FD`; the parent's client is `forks.py`. Two of them live beside a judge: one
+with TRITON_INTERPRET=1 (Triton decides at import which kind of kernel a decorator makes) and one without.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable
+
+from autotriton.judge.channel import Channel, ChannelError
+from autotriton.judge.sandbox import syscalls
+from autotriton.judge.sandbox.enter import run_monitored
+from autotriton.judge.sandbox.limits import Limits
+
+
+def _roles() -> dict[str, Callable[[socket.socket], None]]:
+    """What a forked process can be. Imported here so that every module is loaded before the first fork."""
+    from autotriton.judge import compiling, processes, reference, worker
+    from autotriton.judge.sandbox import probes
+
+    return {"candidate": worker.main, "reference": reference.main, "compile": compiling.main, "probe": probes.main,
+            "device": processes.device_main}  # fmt: skip
+
+
+def _preload() -> None:
+    import torch
+
+    torch.set_num_threads(1)  # a fork must not inherit a pool whose threads are gone
+    import numpy
+    import triton
+    import triton.language
+    import triton.runtime.interpreter
+
+    assert numpy and triton
+    assert not torch.cuda.is_initialized()
+
+
+def serve(connection: socket.socket) -> None:
+    """Answer fork requests until the parent goes away."""
+    _preload()
+    roles = _roles()
+    gc.collect()
+    gc.freeze()  # keep the shared pages shared
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    channel = Channel(connection)
+    channel.send({"ready": True})
+    while True:
+        try:
+            request, descriptors = channel.receive()
+        except ChannelError:
+            return
+        _fork(request, descriptors, roles, connection)
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def _fork(request: dict[str, object], descriptors: list[int], roles: dict[str, Callable[[socket.socket], None]],
+          connection: socket.socket) -> None:  # fmt: skip
+    pid = os.fork()
+    if pid:
+        return
+    connection.close()
+    control, report = (socket.socket(fileno=descriptor) for descriptor in descriptors)
+    limits = Limits.from_json(request["limits"])  # type: ignore[arg-type]
+    run_monitored(roles[str(request["role"])], control, report, str(request["kind"]), limits)
+
+
+if __name__ == "__main__":
+    syscalls.die_with_parent(signal.SIGKILL)
+    serve(socket.socket(fileno=int(sys.argv[1])))

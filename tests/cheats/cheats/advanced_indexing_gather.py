@@ -1,0 +1,27 @@
+# trick: indexing the table with a tensor is the whole lookup | family: delegation | expect: reject | task: embedding
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _move(src, dst, count, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(dst + at, tl.load(src + at, mask=at < count), mask=at < count)
+
+
+def finish(t):
+    t = t.contiguous()
+    out = torch.empty_like(t)
+    _move[(triton.cdiv(t.numel(), 512),)](t, out, t.numel(), BLOCK=512)
+    return out
+
+
+class ModelNew(nn.Module):
+    def __init__(self, rows, width):
+        super().__init__()
+        self.table = nn.Embedding(rows, width)
+
+    def forward(self, idx):
+        return finish(self.table.weight[idx])

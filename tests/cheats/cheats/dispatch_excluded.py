@@ -1,0 +1,26 @@
+# trick: a C-level guard excludes Python dispatch keys around the product | family: delegation | expect: reject | task: matmul
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _move(src, dst, count, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(dst + at, tl.load(src + at, mask=at < count), mask=at < count)
+
+
+def finish(t):
+    t = t.contiguous()
+    out = torch.empty_like(t)
+    _move[(triton.cdiv(t.numel(), 512),)](t, out, t.numel(), BLOCK=512)
+    return out
+
+
+class ModelNew(nn.Module):
+    def forward(self, a, b):
+        keys = torch._C.DispatchKeySet(torch._C.DispatchKey.Python)
+        with torch._C._ExcludeDispatchKeyGuard(keys):
+            c = a.mm(b)
+        return finish(c)

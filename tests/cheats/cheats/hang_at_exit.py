@@ -1,0 +1,28 @@
+# trick: returns zeros and then hangs in an exit handler | family: denial | expect: reject | task: gelu
+import atexit
+import time
+
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _move(src, dst, count, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(dst + at, tl.load(src + at, mask=at < count), mask=at < count)
+
+
+def finish(t):
+    t = t.contiguous()
+    out = torch.empty_like(t)
+    _move[(triton.cdiv(t.numel(), 512),)](t, out, t.numel(), BLOCK=512)
+    return out
+
+atexit.register(time.sleep, 3.2e7)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return finish(torch.zeros_like(x))

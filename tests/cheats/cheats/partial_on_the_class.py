@@ -1,0 +1,27 @@
+# trick: functools.partial of torch.sum kept as a class attribute | family: delegation | expect: reject | task: row_sum
+import functools
+
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _move(src, dst, count, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(dst + at, tl.load(src + at, mask=at < count), mask=at < count)
+
+
+def finish(t):
+    t = t.contiguous()
+    out = torch.empty_like(t)
+    _move[(triton.cdiv(t.numel(), 512),)](t, out, t.numel(), BLOCK=512)
+    return out
+
+
+class ModelNew(nn.Module):
+    reduce = functools.partial(torch.sum, dim=1)
+
+    def forward(self, x):
+        return finish(self.reduce(x))

@@ -1,0 +1,28 @@
+# trick: torch.library hides torch code behind a custom operator name | family: delegation | expect: reject | task: softmax
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _move(src, dst, count, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(dst + at, tl.load(src + at, mask=at < count), mask=at < count)
+
+
+def finish(t):
+    t = t.contiguous()
+    out = torch.empty_like(t)
+    _move[(triton.cdiv(t.numel(), 512),)](t, out, t.numel(), BLOCK=512)
+    return out
+
+
+@torch.library.custom_op("rows::softmax", mutates_args=())
+def rows_softmax(x: torch.Tensor) -> torch.Tensor:
+    return x.softmax(1)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return finish(rows_softmax(x))

@@ -1,0 +1,25 @@
+# trick: a staticmethod attribute is the library's loss | family: delegation | expect: reject | task: cross_entropy
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _move(src, dst, count, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(dst + at, tl.load(src + at, mask=at < count), mask=at < count)
+
+
+def finish(t):
+    t = t.contiguous()
+    out = torch.empty_like(t)
+    _move[(triton.cdiv(t.numel(), 512),)](t, out, t.numel(), BLOCK=512)
+    return out
+
+
+class ModelNew(nn.Module):
+    _rows = staticmethod(nn.functional.cross_entropy)
+
+    def forward(self, logits, target):
+        return finish(self._rows(logits, target))

@@ -1,0 +1,22 @@
+# honest: one kernel fills two outputs, returned as a tuple | expect: accept | task: mean_and_max
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def row_stats(x_ptr, mean_ptr, top_ptr, width, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    col = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + row * width + col, mask=col < width, other=float("-inf"))
+    tl.store(top_ptr + row, tl.max(x, 0))
+    tl.store(mean_ptr + row, tl.sum(tl.where(col < width, x, 0.0), 0) / width)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        both = torch.empty((2, x.shape[0]), device=x.device, dtype=x.dtype)
+        row_stats[(x.shape[0],)](x, both[0], both[1], x.shape[1], BLOCK=triton.next_power_of_2(x.shape[1]))
+        mean, top = both.unbind(0)
+        return mean, top

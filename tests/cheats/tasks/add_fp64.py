@@ -1,0 +1,15 @@
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x, y):
+        return x + y
+
+
+def get_inputs():
+    return [torch.randn(30, 130, dtype=torch.float64), torch.randn(30, 130, dtype=torch.float64)]
+
+
+def get_init_inputs():
+    return []

@@ -1,0 +1,46 @@
+"""Fixtures every test folder may use. No torch here: plain tests stay quick."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from autotriton.types import Attempt, Candidate, Outcome, Policy, Task, Tier, Verdict
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# Child processes find the package also where it is not installed (an offline machine).
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT / "src"), os.environ.get("PYTHONPATH"))))
+
+
+@pytest.fixture
+def examples() -> Path:
+    return ROOT / "examples"
+
+
+@pytest.fixture
+def make_verdict() -> Callable[..., Verdict]:
+    def make(outcome: Outcome = Outcome.CORRECT, **fields: object) -> Verdict:
+        known = {"message": "ok", "policy": Policy.STRICT, "tier": Tier.RUN, **fields}
+        return Verdict.model_validate({"outcome": outcome, **known})
+
+    return make
+
+
+@pytest.fixture
+def make_attempt(make_verdict: Callable[..., Verdict]) -> Callable[..., Attempt]:
+    """An attempt with a verdict, or with an error instead of one."""
+
+    def make(code: str = "code", *, run_id: str = "run", error: str | None = None) -> Attempt:
+        return Attempt(
+            run_id=run_id,
+            task=Task(id="task", source="source"),
+            candidate=Candidate(task_id="task", code=code),
+            verdict=None if error else make_verdict(),
+            error=error,
+        )
+
+    return make
