@@ -29,7 +29,7 @@ torch.set_num_threads(1)
 def function(body: str, inputs: str, **fields: object) -> Program:
     head = "import torch\nimport torch.nn.functional as F\n"
     source = f"{head}def f(*a, **k):\n    {body}\ndef get_inputs():\n    return {inputs}\n"
-    return Program(Task(id="t", entry="f", source=source, **fields))  # type: ignore[arg-type]
+    return Program(Task(id="t", entry="f", source=source, **fields))
 
 
 def module(init: str, forward: str, inputs: str, **fields: object) -> Program:
@@ -46,7 +46,7 @@ class Model(nn.Module):
 def get_inputs():
     return {inputs}
 """
-    return Program(Task(id="t", source=source, **fields))  # type: ignore[arg-type]
+    return Program(Task(id="t", source=source, **fields))
 
 
 def expected(program: Program, seed: int = 1) -> Expected:

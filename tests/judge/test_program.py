@@ -12,6 +12,7 @@ from autotriton.errors import TaskError
 from autotriton.judge.program import Inputs, Program, clone, flatten, randomise_state, scramble, state, structure
 from autotriton.types import Mode, Task
 
+pytestmark = pytest.mark.interp
 torch.set_num_threads(1)
 
 LINEAR = """
@@ -31,7 +32,7 @@ def get_init_inputs():
 
 
 def program(source: str, **fields: object) -> Program:
-    return Program(Task(id="t", source=source, **fields))  # type: ignore[arg-type]
+    return Program(Task(id="t", source=source, **fields))
 
 
 def linear(inputs: str = "[torch.randn(2, 4)]", init: str = "[4]") -> Program:

@@ -24,6 +24,7 @@ from triton.runtime.autotuner import Autotuner
 
 from autotriton.judge import launches
 from autotriton.judge.blocking import candidate_line
+from autotriton.judge.emulation import patch_arithmetic
 from autotriton.judge.libdevice import patch_libdevice
 from autotriton.judge.watching import Ranges
 
@@ -74,7 +75,7 @@ class Interpreter:
         interpreter._implicit_cvt = self._convert
         self._wrap_run()
         self._wrap_memory()
-        self._wrap_dot()
+        patch_arithmetic()
         self._keep_globals_clean()
         Autotuner.run = self._autotuned()
         patch_libdevice()
@@ -184,8 +185,11 @@ class Interpreter:
             element = pointers.get_element_ty()
             itemsize = max(1, element.primitive_bitwidth // 8)
             real = witness._translate(pointers.data, mask, itemsize, verb)
-            handle = interpreter.TensorHandle(real, pointers.dtype)
-            return original(builder, *args[:pointer_at], handle, *args[pointer_at + 1 :])
+            changed = list(args)
+            changed[pointer_at] = interpreter.TensorHandle(real, pointers.dtype)
+            if mask_at is not None and mask.dtype != np.bool_:  # a vector mask & a scalar condition comes as integers
+                changed[mask_at] = interpreter.TensorHandle(mask.astype(np.bool_), tl.int1)
+            return original(builder, *changed)
 
         return access
 
@@ -256,24 +260,6 @@ class Interpreter:
 
     # --- arithmetic and choices --------------------------------------------------------------------------
 
-    def _wrap_dot(self) -> None:
-        builder: Any = interpreter.InterpreterBuilder
-        original = builder.create_dot
-        single: Any = interpreter.interpreter_builder
-        known = ("tf32", "tf32x3", "ieee", "bf16x3", "bf16x6")
-        single.options = dataclasses.replace(single.options, allowed_dot_input_precisions=known)
-
-        def create_dot(self: Any, a: Any, b: Any, d: Any, input_precision: Any, limit: Any) -> Any:
-            precision = str(input_precision).rsplit(".", 1)[-1].upper()
-            if a.data.dtype != np.float32 or b.data.dtype != np.float32 or precision == "IEEE":
-                return original(self, a, b, d, input_precision, limit)
-            total = d.data
-            for left, right in _split_products(a.data, b.data, precision):
-                total = np.matmul(left, right, dtype=np.float32) + total
-            return interpreter.TensorHandle(total, d.dtype.scalar)
-
-        builder.create_dot = create_dot
-
     def _autotuned(self) -> Callable[..., Any]:
         """Without a GPU there is nothing to time: use another of the configurations in every case."""
         witness = self
@@ -306,29 +292,3 @@ def _refuse_unknown(kwargs: dict[str, Any], parameters: Any) -> None:
     unknown = [key for key in kwargs if key not in parameters and key not in _launch_options()]
     if unknown:
         raise KeyError(f"Keyword argument {unknown[0]} was specified but unrecognised")
-
-
-def _round(data: Any, bits: int) -> Any:
-    """fp32 to the nearest value with `bits` fewer mantissa bits; infinities and NaN stay."""
-    raw = np.ascontiguousarray(data, dtype=np.float32).view(np.uint32)
-    half = np.uint32((1 << (bits - 1)) - 1) + ((raw >> np.uint32(bits)) & np.uint32(1))
-    rounded = (raw + half) & np.uint32((0xFFFFFFFF << bits) & 0xFFFFFFFF)
-    special = (raw & np.uint32(0x7F800000)) == np.uint32(0x7F800000)
-    return np.where(special, raw, rounded).view(np.float32)
-
-
-def _split_products(a: Any, b: Any, precision: str) -> list[tuple[Any, Any]]:
-    """The operand pairs the hardware multiplies for each precision, smallest terms first."""
-    bits = 16 if precision.startswith("BF16") else 13
-    a_high, b_high = _round(a, bits), _round(b, bits)
-    if precision == "TF32":
-        return [(a_high, b_high)]
-    a_low, b_low = _round(a - a_high, bits), _round(b - b_high, bits)
-    products = [(a_low, b_high), (a_high, b_low), (a_high, b_high)]
-    if precision == "BF16X6":
-        a_least, b_least = _round(a - a_high - a_low, bits), _round(b - b_high - b_low, bits)
-        products = [(a_least, b_high), (a_high, b_least), (a_low, b_low), *products]
-    return products
-
-
-assert tl is not None

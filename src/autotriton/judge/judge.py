@@ -28,11 +28,13 @@ _COMPILE_TIMEOUT_S = 300.0
 class Judge:
     """Holds the processes between verdicts. Use as a context manager, or call `judge` for a single one."""
 
-    def __init__(self, options: JudgeOptions | None = None, *, processes: Processes | None = None) -> None:
+    def __init__(self, options: JudgeOptions | None = None, *, processes: Processes | None = None, seed: int | None = None) -> None:
         self.options = options or JudgeOptions()
         parse_targets(self.options.targets)
         self.processes = processes or Processes(self.options.sandbox)
-        self._seed = self.options.seed if self.options.seed is not None else secrets.randbelow(2**31)
+        fixed = seed if seed is not None else self.options.seed
+        self.seed = fixed if fixed is not None else secrets.randbelow(2**31)
+        """Secret: inputs and weights follow from it."""
 
     def __enter__(self) -> Judge:
         return self
@@ -90,7 +92,7 @@ class Judge:
     def _admitted(self, trial: Trial, device: str) -> ReferenceClient:
         """Tier 0: the task itself. A verdict on a task that accepts anything proves nothing."""
         options = self.options
-        reference = self.processes.reference(trial.task, device, seed=self._seed, cases=options.cases, admit=options.admit)
+        reference = self.processes.reference(trial.task, device, seed=self.seed, cases=options.cases, admit=options.admit)
         about = reference.about
         if about["random"]:
             raise TaskError(f"task {trial.task.id} is random by itself: the same input gives different answers",
@@ -107,7 +109,7 @@ class Judge:
     def bench(self, trial: Trial, reference: ReferenceClient, device: str, tier: Tier) -> Iterator[Bench]:
         """A candidate's process, loaded; gone again whatever happens."""
         interpret = device == "cpu"
-        number, session, descriptors = reference.session()
+        number, session, descriptors = reference.session(timed=tier is Tier.TIME)
         process = self.processes.server(interpret=interpret).spawn("candidate", trials.candidate_limits(device, self.options))
         bench = Bench(trial, reference, device, tier, process, number)
         try:

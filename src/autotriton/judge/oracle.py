@@ -259,6 +259,10 @@ class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.ties: dict[int, Tie] = {}
         self._versions: dict[int, int] = {}
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # else the first op imports all of torch._dynamo, two seconds
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         out = func(*args, **kwargs)
@@ -266,7 +270,9 @@ class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.ops[str(func)] += 1
         if _is_view(func):
             return out
-        self.random |= torch.Tag.nondeterministic_seeded in func.tags and not _inert_dropout(func, args, kwargs)
+        self.random |= torch.Tag.nondeterministic_seeded in getattr(func, "tags", ()) and not _inert_dropout(
+            func, args, kwargs
+        )
         self.matmul |= name in _MATMULS or "conv" in name or "scaled_dot_product" in name or "rnn" in name
         self.length = max(self.length, min(accumulation(name, args, kwargs, out), LONGEST))
         self._note_precision(name, args, out)
@@ -310,6 +316,10 @@ class Meter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.ops: dict[str, OpCost] = {}
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # else the first op imports all of torch._dynamo, two seconds
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -632,19 +642,23 @@ def _flops(func: Any, args: Any, kwargs: Any, out: Any, read: list[Tensor], writ
     name = _name(func)
     formula = flop_registry.get(getattr(func, "overloadpacket", None))
     if formula is not None:
-        return int(formula(*args, **kwargs, out_val=out))
+        try:
+            return int(formula(*args, **kwargs, out_val=out))
+        except (AssertionError, AttributeError, IndexError, TypeError, ValueError):  # a call the formula does not know
+            pass
     if "scaled_dot_product" in name:
         return 4 * read[0].numel() * int(read[1].shape[-2])
     return 0 if name in _MOVES else max((tensor.numel() for tensor in [*read, *written]), default=0)
 
 
 def _name(func: Any) -> str:
-    return str(func._schema.name).removeprefix("aten::")
+    schema = getattr(func, "_schema", None)  # higher-order operators have none
+    return str(schema.name if schema is not None else func).removeprefix("aten::")
 
 
 def _is_view(func: Any) -> bool:
     """The op returns memory it was given, and does not write it."""
-    returns = func._schema.returns
+    returns = getattr(getattr(func, "_schema", None), "returns", ())
     return any(value.alias_info is not None and not value.alias_info.is_write for value in returns)
 
 

@@ -42,10 +42,10 @@ class ReferenceClient:
         self.lock = threading.Lock()
         self._numbers = itertools.count()
 
-    def session(self) -> tuple[int, dict[str, Any], list[int]]:
+    def session(self, *, timed: bool) -> tuple[int, dict[str, Any], list[int]]:
         number = next(self._numbers)
         with self.lock:
-            self.process.channel.send({"do": "session", "session": number})
+            self.process.channel.send({"do": "session", "session": number, "timed": timed})
             answer, descriptors = self._receive()
         return number, answer, descriptors
 

@@ -17,11 +17,15 @@ from autotriton.judge.admission import admit
 from autotriton.judge.channel import Channel, ChannelError
 from autotriton.judge.oracle import Expected, cost, expect
 from autotriton.judge.program import Inputs, Leaf, Program, _split, map_tensors, randomise_state, seed_everything, state
+from autotriton.judge.rehearsal import Rehearsal, variants_for
 from autotriton.types import Check, Task
 
 _KEPT_BYTES = 2 << 30
 """Answers are kept between candidates up to this much; larger ones are computed again."""
 _SLACK_BYTES = 1 << 20
+_LARGE_BYTES = 256 << 20
+"""Inputs beyond this are tried on plain draws only."""
+_INDEXING = ("embedding", "index", "index_select", "gather", "take", "embedding_bag")
 
 
 def main(control: socket.socket) -> None:
@@ -57,14 +61,21 @@ class Reference:
         self.device = str(request["device"])
         self.seed = int(request["seed"])
         self.program = Program(self.task, self.device)
-        first = self.program.draw(self.seed)
-        self.large = sum(t.numel() * t.element_size() for t in first.leaves() if isinstance(t, torch.Tensor)) > (256 << 20)
+        self.input_bytes = _bytes(self.program.draw(self.seed).leaves())
+        self.large = self.input_bytes > _LARGE_BYTES
         self.admission = admit(self.program, self.seed, max_runs=int(request["admission_runs"])) if request["admit"] else None
         self.models = [self._model(version) for version in range(2)]
         self.specs = [spec for spec in cases.plan(self.seed, int(request["cases"])) if self._usable(spec)]
         self.kept: dict[str, tuple[Inputs, Expected]] = {}
         self.sessions: dict[int, Session] = {}
         self.expected_first = self._case(0)[1]
+        self.rehearsal = Rehearsal(self)
+
+    @property
+    def draws(self) -> list[Inputs]:
+        """Plain draws to make timed inputs from; one is enough where they are huge."""
+        numbers = [n for n, spec in enumerate(self.specs) if spec.distribution == cases.DRAW]
+        return [self._case(number)[0] for number in (numbers[:1] if self.large else numbers)]
 
     def _model(self, version: int) -> Any:
         """Two sets of weights, so that a snapshot of the first is wrong for the second."""
@@ -73,7 +84,7 @@ class Reference:
         return model
 
     def _usable(self, spec: cases.CaseSpec) -> bool:
-        return spec.distribution == "draw" or (not self.large and cases.make(self.program, spec) is not None)
+        return spec.distribution == cases.DRAW or (not self.large and cases.make(self.program, spec) is not None)
 
     def describe(self) -> dict[str, Any]:
         """What the parent needs to know; nothing of it but names, shapes and costs."""
@@ -89,10 +100,21 @@ class Reference:
             "random": bool(problems.random) if problems else self.expected_first.random,
             "helpers": sorted(blocking.HELPERS - operators), "moves_only": moves_only and bool(operators & layout),
             "init": self._pack_init(), "init_seed": self.seed, "flops": spent.flops, "bytes": spent.bytes,
+            "required_bytes": self._required_bytes(spent.bytes, operators), "compute_dtype": self._dtype(),
             "op_bytes": spent.total.bytes, "op_flops": spent.total.flops, "operators": sorted(operators),
             "elements": sum(t.numel() for t in [*inputs.leaves(), *(a.value for a in self.expected_first.outputs)] if isinstance(t, torch.Tensor)),
             "large": self.large,
         }  # fmt: skip
+
+    def _required_bytes(self, everything: int, operators: set[str]) -> int:
+        """What any implementation must move: all of it, or twice the output where inputs are only picked from."""
+        outputs = _bytes([answer.value for answer in self.expected_first.outputs])
+        return 2 * outputs if operators & set(_INDEXING) else everything
+
+    def _dtype(self) -> str:
+        tensors = [*(a.value for a in self.expected_first.outputs), *self._case(0)[0].leaves()]
+        floats = [str(t.dtype) for t in tensors if isinstance(t, torch.Tensor) and t.is_floating_point()]
+        return floats[0].split(".")[1] if floats else "float32"
 
     def _operators(self) -> list[str]:
         return [name if "::" in name else f"aten::{name}" for name in self.expected_first.ops]
@@ -113,7 +135,7 @@ class Reference:
     def answer(self, request: dict[str, Any]) -> tuple[dict[str, Any], tuple[int, ...]]:
         do, number = str(request["do"]), int(request["session"])
         if do == "session":
-            session = self.sessions[number] = Session(self)
+            session = self.sessions[number] = Session(self, timed=bool(request.get("timed")))
             return session.describe(), (session.inputs.descriptor, session.outputs.descriptor)
         if do == "close":
             session_or_none = self.sessions.pop(number, None)
@@ -121,9 +143,7 @@ class Reference:
                 session_or_none.close()
             return {"closed": True}, ()
         if do == "time":
-            from autotriton.judge import stopwatch
-
-            return stopwatch.answer_reference(self, request), ()
+            return self.rehearsal.answer(request), ()
         session = self.sessions[number]
         return (session.fill(request) if do == "fill" else session.check(request)), ()
 
@@ -132,7 +152,7 @@ class Reference:
         if spec.name not in self.kept:
             inputs = cases.make(self.program, spec)
             assert inputs is not None
-            drawn = spec.distribution == "draw"
+            drawn = spec.distribution == cases.DRAW
             found = (inputs, expect(self.program, self.models[index % 2], inputs, self.seed, in_domain=drawn))
             if _size(found[1]) > _KEPT_BYTES:
                 self.kept.clear()
@@ -143,12 +163,13 @@ class Reference:
 class Session:
     """One candidate's arenas, and what lies in them."""
 
-    def __init__(self, reference: Reference) -> None:
+    def __init__(self, reference: Reference, *, timed: bool) -> None:
         self.reference = reference
         inputs, expected = reference._case(0)
         self.state = state(reference.models[0])
-        leaves = _tensors(inputs.leaves())
-        _, in_size = arena.lay_out([*leaves.values(), *self.state.values()])
+        copies = variants_for(reference.input_bytes) if timed else 1
+        leaves = list(_tensors(inputs.leaves()).values()) * copies
+        _, in_size = arena.lay_out([*leaves, *self.state.values()])
         outputs = [answer.value for answer in expected.outputs if isinstance(answer.value, torch.Tensor)]
         _, out_size = arena.lay_out([*outputs, *self.state.values()])
         self.inputs = arena.create(in_size + _SLACK_BYTES, reference.device)
@@ -189,7 +210,7 @@ class Session:
         inputs, expected = self.reference._case(index)
         name = self.reference.specs[index].name
         try:
-            got = [self._leaf(leaf) for leaf in answer["leaves"]]
+            got = [self.leaf(leaf) for leaf in answer["leaves"]]
             after = {str(key): arena.view(self.outputs, arena.Slot.from_json(slot)) for key, slot in answer["state"]}
         except (ValueError, KeyError, TypeError) as error:
             return _failed(name, f"the returned description is malformed: {error}")
@@ -203,7 +224,7 @@ class Session:
             values = values.model_copy(update={"passed": False, "detail": problem})
         return {"check": values.model_dump(mode="json"), "same": same}
 
-    def _leaf(self, leaf: dict[str, Any]) -> Leaf:
+    def leaf(self, leaf: dict[str, Any]) -> Leaf:
         if "slot" in leaf:
             return arena.view(self.outputs, arena.Slot.from_json(leaf["slot"]))
         value: Leaf = leaf["value"]
@@ -271,9 +292,12 @@ def _bits_equal(one: torch.Tensor, other: torch.Tensor) -> bool:
     return bool(torch.equal(one, other))
 
 
+def _bytes(leaves: list[Any]) -> int:
+    return sum(leaf.numel() * leaf.element_size() for leaf in leaves if isinstance(leaf, torch.Tensor))
+
+
 def _size(expected: Expected) -> int:
-    tensors = [t for answer in expected.outputs for t in (answer.value, answer.oracle) if isinstance(t, torch.Tensor)]
-    return sum(t.numel() * t.element_size() for t in tensors)
+    return _bytes([tensor for answer in expected.outputs for tensor in (answer.value, answer.oracle)])
 
 
 def _shape_of(described: Any) -> str:

@@ -15,6 +15,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from autotriton.judge.arena import span_bytes
+from autotriton.judge.blocking_names import is_compute
+from autotriton.judge.oracle import op_cost
 
 _UNWRITTEN = frozenset("empty empty_like empty_strided empty_permuted new_empty new_empty_strided".split())
 _WRITTEN = frozenset("zeros zeros_like new_zeros ones ones_like new_ones full full_like new_full".split())
@@ -26,12 +28,14 @@ POISONS = (float("nan"), -30111.0)
 class Watch(TorchDispatchMode):
     """Counts operators and fences allocations while it is on; `violations` after the run names broken fences."""
 
-    def __init__(self, poison: int) -> None:
+    def __init__(self, poison: int, *, count_cost: bool = False) -> None:
         super().__init__()
         self.operators: Counter[str] = Counter()
         self.moved_bytes: Counter[str] = Counter()
         """Bytes written by each operator, largest output counted."""
-        self._poison = poison
+        self.cost = (0, 0)
+        """FLOPs and bytes of the compute operators, where they are counted."""
+        self._poison, self._counting = poison, count_cost
         self._fences: list[tuple[torch.Tensor, int, int]] = []
         self.ranges = Ranges()
 
@@ -39,6 +43,9 @@ class Watch(TorchDispatchMode):
         name = str(func.name())
         self.operators[name] += 1
         result = func(*args, **(kwargs or {}))
+        if self._counting and is_compute(name):
+            spent = op_cost(func, args, dict(kwargs or {}), result)
+            self.cost = (self.cost[0] + spent.flops, self.cost[1] + spent.bytes)
         base = name.partition("::")[2].split(".")[0]
         if isinstance(result, torch.Tensor):
             self.moved_bytes[name] += result.numel() * result.element_size()

@@ -18,9 +18,10 @@ import torch
 
 from autotriton.judge import arena, blocking, structure
 from autotriton.judge.channel import Channel, ChannelError
-from autotriton.judge.interpreting import Interpreter, OutOfBounds
+from autotriton.judge.interpreting import Interpreter
 from autotriton.judge.native import Native
 from autotriton.judge.program import flatten, structure as containers, state as state_of
+from autotriton.judge.rehearsal import Performance
 from autotriton.judge.watching import Watch
 
 FILENAME = "<candidate>"
@@ -78,7 +79,7 @@ class Session:
 
     def __init__(self, request: dict[str, Any], descriptors: list[int]) -> None:
         self.device = str(request["device"])
-        self.strict = request["policy"] == "strict"
+        self.policy = str(request["policy"])
         sizes = request["arena_sizes"]
         self.inputs = arena.attach(descriptors[0], sizes[0], self.device)
         self.outputs = arena.attach(descriptors[1], sizes[1], self.device)
@@ -87,6 +88,7 @@ class Session:
         self.watch: Watch | None = None
         self.previous: list[torch.Tensor] = []
         self.model: Any = None
+        self.performance: Performance | None = None
 
     # --- loading ----------------------------------------------------------------------------------------
 
@@ -100,7 +102,7 @@ class Session:
             self.model = self.model.to(self.device)
             self.model.train(request["mode"] == "train")
         self.state_names = self._map_state(request["state"])
-        if self.strict:
+        if self.policy == "strict":
             self.blocks = blocking.install(FILENAME, request["helpers"], gpu=self.device == "cuda")
         return {"loaded": True}
 
@@ -147,16 +149,16 @@ class Session:
 
     def run(self, request: dict[str, Any]) -> dict[str, Any]:
         """One forward on the arena's current content; outputs and state go to the other arena."""
-        self._load_state(request["state"])
+        self.load_state(request["state"])
         slots = {int(index): arena.Slot.from_json(slot) for index, slot in request["inputs"]}
         leaves = {index: arena.view(self.inputs, slot) for index, slot in slots.items()}
         args, kwargs = structure.unpack(request["call"], leaves)
-        self.watch = Watch(int(request["poison"]))
+        self.watch = Watch(int(request["poison"]), count_cost=self.policy == "mixed")
         self._prepare_witness(request, leaves, slots)
         with torch.no_grad(), self.watch:
             result = self.model(*args, **kwargs)
         self._synchronize()
-        return self._hand_over(result, leaves)
+        return self.hand_over(result, leaves)
 
     def _prepare_witness(self, request: dict[str, Any], leaves: dict[int, torch.Tensor], slots: dict[int, arena.Slot]) -> None:
         self.witness.noop = bool(request["noop"])
@@ -171,13 +173,13 @@ class Session:
             for tensor in self.state_names.values():
                 self.watch.ranges.add(tensor.data_ptr(), arena.span_bytes(tensor.shape, tensor.stride(), tensor.element_size()))
 
-    def _load_state(self, slots: list[list[Any]]) -> None:
+    def load_state(self, slots: list[list[Any]]) -> None:
         with torch.no_grad():
             for name, slot in slots:
                 if name in self.state_names:
                     self.state_names[name].copy_(arena.view(self.inputs, arena.Slot.from_json(slot)))
 
-    def _hand_over(self, result: Any, inputs: dict[int, torch.Tensor]) -> dict[str, Any]:
+    def hand_over(self, result: Any, inputs: dict[int, torch.Tensor]) -> dict[str, Any]:
         leaves = flatten(result)[0]
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         for tensor in tensors:
@@ -219,6 +221,7 @@ class Session:
         if watch is not None:
             found["operators"] = dict(watch.operators)
             found["moved_bytes"] = dict(watch.moved_bytes)
+            found["torch_cost"] = list(watch.cost)
             found["broken_fences"] = watch.broken_fences()
         if isinstance(witness, Interpreter):
             found["violations"] = witness.violations[:5]
@@ -232,9 +235,10 @@ class Session:
             torch.cuda.synchronize()
 
     def time(self, request: dict[str, Any]) -> dict[str, Any]:
-        from autotriton.judge import stopwatch
-
-        return stopwatch.answer(self, request)
+        """A phase of the timing tier; nothing watches here but the blocks and the clock."""
+        if self.performance is None:
+            self.performance = Performance(self)
+        return self.performance.answer(request)
 
 
 def plain(leaf: Any) -> Any:
@@ -252,6 +256,3 @@ def load_module(code: str) -> types.ModuleType:
     sys.modules["candidate"] = module
     exec(compile(code, FILENAME, "exec"), module.__dict__)
     return module
-
-
-assert OutOfBounds is not None

@@ -20,17 +20,26 @@ class Facts:
 
     def __init__(self, source: Source) -> None:
         self.source = source
+        self._kernel_names: dict[tuple[int, str], bool] = {}
+        self._own_names: dict[tuple[int, str], bool] = {}
         self.kernels = {node for node in source.nodes if isinstance(node, ast.FunctionDef) and self._jitted(node)}
         self.attributes = frozenset(name for node in source.nodes for name in _defined_attributes(source, node))
         self.fields = self._self_fields()
 
     def is_kernel(self, name: ast.Name) -> bool:
         """The name may stand for a @triton.jit function of this file."""
-        return any(b.node in self.kernels or self._makes_kernel(b.value) for b in self.source.lookup(name))
+        key = (id(self.source.scopes[name]), name.id)
+        if key not in self._kernel_names:
+            places = self.source.lookup(name)
+            self._kernel_names[key] = any(b.node in self.kernels or self._makes_kernel(b.value) for b in places)
+        return self._kernel_names[key]
 
     def is_own(self, name: ast.Name) -> bool:
-        bindings = self.source.lookup(name)
-        return bool(bindings) and all(self._own_binding(binding) for binding in bindings)
+        key = (id(self.source.scopes[name]), name.id)
+        if key not in self._own_names:
+            bindings = self.source.lookup(name)
+            self._own_names[key] = bool(bindings) and all(self._own_binding(binding) for binding in bindings)
+        return self._own_names[key]
 
     def made_here(self, value: ast.expr | None) -> bool:
         """The expression calls one of the file's own classes, or builds an `nn` layer."""

@@ -18,7 +18,7 @@ FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 _MAX_SURE_DEPTH = 8
 MAX_NODES = 200_000
-MAX_STEPS = 100_000
+MAX_STEPS = 1_000_000
 
 
 class TooComplex(Exception):
@@ -75,8 +75,13 @@ class Source:
         self.scopes: dict[ast.AST, Scope] = {}
         """The scope each node is evaluated in."""
         self._seen: dict[tuple[int, str], list[Binding]] = {}
+        self._named_paths: dict[tuple[int, str], frozenset[str]] = {}
+        self._sure: dict[tuple[int, str], bool] = {}
+        self._resolved = False
+        self._steps = 0
         self._walk()
         self._resolve_aliases()
+        self._resolved = True
 
     def lookup(self, name: ast.Name) -> list[Binding]:
         """Every binding the name may have where it stands; empty for builtins and unknown names."""
@@ -90,7 +95,7 @@ class Source:
         if isinstance(node, ast.Attribute):
             return self._below(node)
         if isinstance(node, ast.Name):
-            return frozenset().union(*(binding.paths for binding in self.lookup(node)))
+            return self._named(node)
         if isinstance(node, ast.IfExp):
             return self.paths(node.body) | self.paths(node.orelse)
         if isinstance(node, ast.BoolOp):
@@ -105,6 +110,17 @@ class Source:
             return frozenset(shorten(f"{path}.{spelled[1]}") for path in self.paths(spelled[0]))
         return frozenset()
 
+    def _named(self, node: ast.Name) -> frozenset[str]:
+        key = (id(self.scopes[node]), node.id)
+        if key in self._named_paths:
+            return self._named_paths[key]
+        places = self.lookup(node)
+        self._steps += len(places)
+        found = frozenset[str]().union(*(place.paths for place in places))
+        if self._resolved:
+            self._named_paths[key] = found
+        return found
+
     def surely_imported(self, node: ast.AST | None, depth: int = 0) -> bool:
         """The expression stands for an imported thing (or None) and for nothing else; `paths` only says it may."""
         while isinstance(node, ast.Attribute):
@@ -115,7 +131,13 @@ class Source:
             return node.value is None and depth > 0
         if not isinstance(node, ast.Name) or depth > _MAX_SURE_DEPTH:
             return False
-        places = self.lookup(node)
+        key = (id(self.scopes[node]), node.id)
+        if key not in self._sure:
+            self._sure[key] = False  # while it is being found out: an alias of itself is not sure
+            self._sure[key] = self._surely_bound(self.lookup(node), depth)
+        return self._sure[key]
+
+    def _surely_bound(self, places: list[Binding], depth: int) -> bool:
         imports = (isinstance(place.node, ast.Import | ast.ImportFrom) for place in places)
         sure = (i or self.surely_imported(p.value, depth + 1) for i, p in zip(imports, places, strict=True))
         return bool(places) and all(sure)
@@ -155,19 +177,19 @@ class Source:
     def _resolve_aliases(self) -> None:
         """Follow `a = torch; b = a.nn` to the end, whatever the order and length of the chain."""
         waiting: dict[str, list[Binding]] = {}
-        todo = [place for _, place, _ in self.bindings() if place.value is not None]
+        todo = [place for _, place, _ in self.bindings() if not isinstance(place.value, ast.Constant | None)]
         for place in todo:
             for part in _flowing(place.value):
                 waiting.setdefault(part, []).append(place)
         names = {id(place): name for name, place, _ in self.bindings()}
-        for _ in range(MAX_STEPS):
-            if not todo:
-                return
+        while todo:
             place = todo.pop()
+            self._steps += 1
             if (found := self.paths(place.value)) - place.paths:
                 place.paths |= found
                 todo += waiting.get(names[id(place)], ())
-        raise TooComplex
+            if self._steps > MAX_STEPS:
+                raise TooComplex
 
     def bindings(self) -> Iterator[tuple[str, Binding, Scope]]:
         """Every name the file gives a meaning to, once per place."""

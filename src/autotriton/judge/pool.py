@@ -1,0 +1,133 @@
+"""Many candidates at once: N in, N out, whatever they do.
+
+Rules first and in the parent, so most bad candidates never cost a process; duplicates are judged once; references are shared;
+correctness runs in parallel, one process per candidate; timing waits for the GPU to itself.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from autotriton.errors import AutoTritonError
+from autotriton.judge.judge import Judge
+from autotriton.judge.options import JudgeOptions
+from autotriton.types import Outcome, Task, Tier, Verdict
+
+Job = tuple[Task, str]
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """One candidate's result: a verdict, or why there is none. Unscored is never zero."""
+
+    index: int
+    task: Task
+    code: str
+    verdict: Verdict | None
+    error: str | None = None
+
+
+class GpuLock:
+    """Correctness runs share the GPU; a timed run has it alone. Writers wait for readers, readers for waiting writers."""
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition()
+        self._sharing, self._waiting, self._exclusive = 0, 0, False
+
+    def share(self) -> None:
+        with self._condition:
+            self._condition.wait_for(lambda: not self._exclusive and not self._waiting)
+            self._sharing += 1
+
+    def unshare(self) -> None:
+        with self._condition:
+            self._sharing -= 1
+            self._condition.notify_all()
+
+    def seize(self) -> None:
+        with self._condition:
+            self._waiting += 1
+            self._condition.wait_for(lambda: not self._exclusive and self._sharing == 0)
+            self._waiting -= 1
+            self._exclusive = True
+
+    def release(self) -> None:
+        with self._condition:
+            self._exclusive = False
+            self._condition.notify_all()
+
+
+def judge_many(jobs: Iterable[Job], options: JudgeOptions | None = None, *, workers: int | None = None,
+               judge: Judge | None = None) -> Iterator[Judgement]:  # fmt: skip
+    """Verdicts as they come, each with the index of its job. Exactly one per job."""
+    given = list(jobs)
+    owned = judge is None
+    judge = judge or Judge(options)
+    count = workers or max(1, min(os.cpu_count() or 1, 16))
+    try:
+        yield from _Batch(judge, given, count).run()
+    finally:
+        if owned:
+            judge.close()
+
+
+class _Batch:
+    def __init__(self, judge: Judge, jobs: list[Job], workers: int) -> None:
+        self.judge, self.jobs, self.workers = judge, jobs, workers
+        self.lock = GpuLock()
+        self.results: queue.SimpleQueue[Judgement] = queue.SimpleQueue()
+
+    def run(self) -> Iterator[Judgement]:
+        groups: dict[tuple[str, str], list[int]] = {}
+        for index, (task, code) in enumerate(self.jobs):
+            groups.setdefault((task.hash, code), []).append(index)
+        with ThreadPoolExecutor(self.workers, thread_name_prefix="judge") as pool:
+            try:
+                for indices in groups.values():
+                    pool.submit(self._one, indices)
+                for _ in self.jobs:
+                    yield self.results.get()
+            finally:
+                pool.shutdown(wait=True, cancel_futures=True)
+
+    def _one(self, indices: list[int]) -> None:
+        task, code = self.jobs[indices[0]]
+        verdict, error = None, None
+        try:
+            verdict = self._verdict(task, code)
+        except AutoTritonError as failure:
+            error = str(failure)
+        except BaseException as failure:  # a bug of ours costs this job its verdict, never the others theirs
+            error = f"judge error: {type(failure).__name__}: {failure}"
+        for index in indices:
+            self.results.put(Judgement(index, task, code, verdict, error))
+
+    def _verdict(self, task: Task, code: str) -> Verdict:
+        options = self.judge.options
+        if options.tier is not Tier.TIME:
+            return self._shared(self.judge, task, code)
+        untimed = Judge(replace(options, tier=Tier.RUN), processes=self.judge.processes, seed=self.judge.seed)
+        verdict = self._shared(untimed, task, code)
+        return self._alone(lambda: self.judge.judge(task, code)) if verdict.accepted else verdict
+
+    def _shared(self, judge: Judge, task: Task, code: str) -> Verdict:
+        self.lock.share()
+        try:
+            verdict = judge.judge(task, code)
+        finally:
+            self.lock.unshare()
+        crowded = verdict.outcome is Outcome.RUNTIME_ERROR and "out of memory" in verdict.message
+        # Memory may have been short because of the neighbours: only alone does running out of it count.
+        return self._alone(lambda: judge.judge(task, code)) if crowded and self.workers > 1 else verdict
+
+    def _alone(self, run: Callable[[], Verdict]) -> Verdict:
+        self.lock.seize()
+        try:
+            return run()
+        finally:
+            self.lock.release()

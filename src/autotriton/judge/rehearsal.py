@@ -1,0 +1,130 @@
+"""Timed blocks: what the reference's process fills in, and what each process calls.
+
+Every block gets new content: another draw, scaled by a secret factor, at the same addresses; several variants of it where
+they are small, so that consecutive samples never see the same memory. Used by the reference (its baselines and the candidate's
+inputs) and by the candidate's process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from autotriton.judge import arena, compare, structure
+from autotriton.judge.oracle import expect
+from autotriton.judge.program import Inputs, duplicate, state
+from autotriton.judge.stopwatch import Stopwatch
+
+_VARIANTS = ((32 << 20, 8), (128 << 20, 4), (1 << 30, 2))
+"""Bytes of one set of inputs, and how many variants of it a block holds."""
+
+
+def variants_for(nbytes: int) -> int:
+    return next((count for limit, count in _VARIANTS if nbytes <= limit), 1)
+
+
+def vary(inputs: Inputs, seed: int) -> Inputs:
+    """The same inputs scaled by one secret factor below one: structure, signs and ranges stay, every content changes."""
+    generator = torch.Generator().manual_seed(seed)
+    factor = 0.5 + 0.5 * float(torch.rand((), generator=generator, dtype=torch.float64))
+    return inputs.map(lambda t: t.mul(factor) if t.is_floating_point() else t)
+
+
+class Rehearsal:
+    """The reference's side: variants for the candidate's arena, and baselines of its own."""
+
+    def __init__(self, reference: Any) -> None:
+        self.reference = reference
+        self.watch = Stopwatch()
+        self.baselines: dict[str, Callable[..., Any]] = {}
+        self.current: list[Inputs] = []
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        phase = str(request["phase"])
+        if phase == "fill":
+            return self._fill(self.reference.sessions[int(request["session"])], int(request["seed"]))
+        if phase == "check":
+            return self._check(self.reference.sessions[int(request["session"])], request)
+        return self._baseline(phase, str(request["baseline"]), int(request["seed"]))
+
+    def make(self, seed: int) -> list[Inputs]:
+        drawn = self.reference.draws
+        count = variants_for(self.reference.input_bytes)
+        return [vary(drawn[(seed + number) % len(drawn)], seed + number) for number in range(count)]
+
+    def _fill(self, session: Any, seed: int) -> dict[str, Any]:
+        self.current = self.make(seed)
+        held = state(self.reference.models[0])
+        tensors = [t for inputs in self.current for t in inputs.leaves() if isinstance(t, torch.Tensor)]
+        slots, _ = arena.lay_out([*tensors, *held.values()])
+        session.inputs.bytes.fill_(arena.GUARD_PATTERN)
+        for slot, tensor in zip(slots, [*tensors, *held.values()], strict=True):
+            arena.store(session.inputs, slot, tensor)
+        torch.cuda.synchronize()
+        calls, at = [], 0
+        for inputs in self.current:
+            leaves = inputs.leaves()
+            numbers = {id(leaf): index for index, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)}
+            placed = [[index, slots[at + place].to_json()] for place, index in enumerate(numbers.values())]
+            at += len(numbers)
+            calls.append({"inputs": placed, "call": structure.pack((inputs.args, inputs.kwargs), lambda t, n=numbers: n[id(t)])})
+        return {"calls": calls, "state": [[name, slot.to_json()] for name, slot in zip(held, slots[at:], strict=True)]}
+
+    def _check(self, session: Any, request: dict[str, Any]) -> dict[str, Any]:
+        inputs = self.current[int(request["variant"])]
+        expected = expect(self.reference.program, self.reference.models[0], inputs, self.reference.seed)
+        answer = request["answer"]
+        try:
+            got = [session.leaf(leaf) for leaf in answer["leaves"]]
+        except (ValueError, KeyError, TypeError) as error:
+            return {"check": {"passed": False, "detail": f"malformed: {error}"}}
+        if answer["structure"] != expected.structure:
+            return {"check": {"passed": False, "detail": "other containers than in the correctness runs"}}
+        return {"check": compare.compare(expected, got, "timed").model_dump(mode="json")}
+
+    def _baseline(self, phase: str, name: str, seed: int) -> dict[str, Any]:
+        program = self.reference.program
+        if name not in self.baselines:
+            model = duplicate(self.reference.models[0])
+            self.baselines[name] = torch.compile(model) if name == "compile" else model
+        model, inputs = self.baselines[name], self.make(seed)
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = program.task.tf32
+        calls = [lambda given=given: model(*given.args, **given.kwargs) for given in inputs]
+        with torch.no_grad():
+            if phase == "warm":
+                try:
+                    return self.watch.warm_up(calls)
+                except Exception as error:  # torch.compile may refuse a model; that costs the baseline, not the verdict
+                    return {"failed": f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"}
+            return self.watch.block(calls)
+
+
+class Performance:
+    """The candidate's side: its model called on the arena's variants."""
+
+    def __init__(self, session: Any) -> None:
+        self.session = session
+        self.watch = Stopwatch()
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        session = self.session
+        if request["phase"] == "answer":
+            result = self.watch.answers[int(request["variant"])]
+            self.watch.answers = []
+            handed: dict[str, Any] = session.hand_over(result, {})
+            return handed
+        session.load_state(request["state"])
+        calls = [self._call(call) for call in request["calls"]]
+        if session.blocks is not None:
+            session.blocks.scalar_reads = -(10**9)  # the limit belongs to the correctness runs
+        with torch.no_grad():
+            return self.watch.warm_up(calls) if request["phase"] == "warm" else self.watch.block(calls)
+
+    def _call(self, call: dict[str, Any]) -> Callable[[], Any]:
+        slots = {int(index): arena.Slot.from_json(slot) for index, slot in call["inputs"]}
+        leaves = {index: arena.view(self.session.inputs, slot) for index, slot in slots.items()}
+        args, kwargs = structure.unpack(call["call"], leaves)
+        model = self.session.model
+        return lambda: model(*args, **kwargs)

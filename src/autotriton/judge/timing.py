@@ -1,0 +1,186 @@
+"""Tier 7: how fast, against eager and torch.compile, in a way that a fast lie cannot pass.
+
+Candidate and baselines run in separate processes, in alternating order, on inputs that are new in every block; answers given
+inside timed blocks are checked like any other. The parent keeps a clock of its own and compares. Only here is "faster" decided,
+and only by the lower end of an interval.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from autotriton.errors import PrerequisiteError, UsageError
+from autotriton.judge.processes import ReferenceClient
+from autotriton.judge.rooflines import roofline_seconds
+from autotriton.judge.trial import Bench, Decided, Trial
+from autotriton.types import Outcome, Speedup, Tier, Timing
+
+if TYPE_CHECKING:
+    from autotriton.judge.judge import Judge
+
+BASELINES = ("eager", "compile")
+_REPETITIONS = 3
+_BLOCKS = 10
+_SECONDS_PER_REPETITION = 1.5
+_CONFIDENCE = 0.99
+"""Wide on purpose: over 40 comparisons of a kernel with itself the interval should always hold 1.0."""
+_RESAMPLES = 2000
+_BEYOND_ROOFLINE = 0.5
+_HIDDEN_SHARE, _HIDDEN_MS = 0.5, 0.05
+
+
+@dataclass
+class Samples:
+    """Everything measured of one contestant, block by block."""
+
+    blocks: list[list[float]] = field(default_factory=list)
+    latencies: list[float] = field(default_factory=list)
+    enqueues: list[float] = field(default_factory=list)
+    peak_bytes: int | None = None
+
+    def add(self, answer: dict[str, Any]) -> None:
+        self.blocks.append([float(value) for value in answer["device_ms"]])
+        self.latencies.append(float(answer["latency_ms"]))
+        self.enqueues.append(float(answer["enqueue_ms"]))
+
+    def timing(self) -> Timing:
+        values = sorted(value for block in self.blocks for value in block)
+        return Timing(median_ms=statistics.median(values), p20_ms=_quantile(values, 0.2), p80_ms=_quantile(values, 0.8),
+                      samples=len(values), method="cuda events, cold L2, fresh inputs", latency_ms=statistics.median(self.latencies))  # fmt: skip
+
+
+def measure(trial: Trial, reference: ReferenceClient, judge: Judge) -> None:
+    """Fill in the verdict's timing; raises Decided(SUSPECT or WRONG) when the clock does not add up."""
+    unknown = [name for name in trial.options.baselines if name not in BASELINES]
+    if unknown:
+        raise UsageError(f"unknown baseline {unknown[0]!r}", hint=f"known: {', '.join(BASELINES)}")
+    if judge.processes.gpu() is None:
+        raise PrerequisiteError("timing needs a CUDA device", hint="use --tier run")
+    with trial.stage("time"):
+        contest = Contest(trial, reference)
+        for _ in range(_REPETITIONS):
+            with judge.bench(trial, reference, "cuda", Tier.TIME) as bench:
+                contest.repetition(bench)
+        contest.conclude(judge)
+
+
+class Contest:
+    """Candidate and baselines, alternated."""
+
+    def __init__(self, trial: Trial, reference: ReferenceClient) -> None:
+        self.trial, self.reference = trial, reference
+        self.candidate = Samples()
+        self.baselines = {name: Samples() for name in trial.options.baselines}
+        self.missing: set[str] = set()
+
+    def repetition(self, bench: Bench) -> None:
+        """One fresh candidate process against the baselines, in blocks A B B A."""
+        self._warm_up(bench)
+        started = time.monotonic()
+        checked = secrets.randbelow(3)
+        for number in range(_BLOCKS):
+            order = [None, *self.baselines]
+            for name in order if number % 2 == 0 else reversed(order):
+                if name is None:
+                    self._candidate_block(bench, check=number % 3 == checked)
+                elif name not in self.missing:
+                    self.baselines[name].add(self._baseline("block", name))
+            if number >= 2 and time.monotonic() - started > _SECONDS_PER_REPETITION:
+                break
+
+    def _warm_up(self, bench: Bench) -> None:
+        call = self._fill(bench)
+        answer = bench.ask({"do": "time", "phase": "warm", **call})
+        self.candidate.peak_bytes = int(answer["peak_bytes"])
+        for name, samples in self.baselines.items():
+            if name in self.missing:
+                continue
+            answer = self._baseline("warm", name)
+            if answer.get("failed"):
+                self.missing.add(name)
+                self.trial.notes.append(f"baseline {name} could not be measured: {answer['failed']}")
+            else:
+                samples.peak_bytes = int(answer["peak_bytes"])
+
+    def _fill(self, bench: Bench) -> dict[str, Any]:
+        return self.reference.ask("time", bench.session, phase="fill", seed=secrets.randbelow(2**31))
+
+    def _candidate_block(self, bench: Bench, check: bool) -> None:
+        call = self._fill(bench)
+        before = time.perf_counter()
+        answer = bench.ask({"do": "time", "phase": "block", **call})
+        wall_ms = (time.perf_counter() - before) * 1e3
+        if sum(answer["device_ms"]) > wall_ms * 1.05 + 0.1 or min(answer["device_ms"]) <= 0:
+            raise Decided(Outcome.SUSPECT, Tier.TIME, "the device clock and the judge's own clock disagree")
+        self.candidate.add(answer)
+        if check:
+            self._check_answer(bench, secrets.randbelow(len(answer["device_ms"])))
+
+    def _check_answer(self, bench: Bench, variant: int) -> None:
+        answer = bench.ask({"do": "time", "phase": "answer", "variant": variant})
+        kept = {key: answer.get(key) for key in ("leaves", "state", "structure", "aliases")}
+        found = self.reference.ask("time", bench.session, phase="check", variant=variant, answer=kept)["check"]
+        if not found["passed"]:
+            raise Decided(Outcome.WRONG, Tier.TIME, f"an answer given while the clock ran is wrong: {found['detail']}")
+
+    def _baseline(self, phase: str, name: str) -> dict[str, Any]:
+        return self.reference.ask("time", -1, phase=phase, baseline=name, seed=secrets.randbelow(2**31))
+
+    def conclude(self, judge: Judge) -> None:
+        """Timing, speed-ups with intervals, the roofline, and whether to believe it."""
+        timing = self.candidate.timing()
+        measured = {name: samples for name, samples in self.baselines.items() if samples.blocks}
+        seconds = roofline_seconds(judge.processes.gpu(), self.reference.about, self.trial.task)
+        share = None if seconds is None else seconds * 1e3 / timing.median_ms
+        self.trial.more = {
+            "timing": timing, "baselines": {name: samples.timing() for name, samples in measured.items()},
+            "speedups": {name: speedup(samples.blocks, self.candidate.blocks) for name, samples in measured.items()},
+            "roofline_share": share,
+        }  # fmt: skip
+        self.trial.peak_memory_bytes = self.candidate.peak_bytes
+        eager = self.baselines.get("eager")
+        if eager and eager.peak_bytes and (self.candidate.peak_bytes or 0) > 1.1 * eager.peak_bytes + (1 << 20):
+            ratio = (self.candidate.peak_bytes or 0) / eager.peak_bytes
+            self.trial.notes.append(f"peak memory is {ratio:.2f} times eager's")
+        self._believe(timing, share)
+
+    def _believe(self, timing: Timing, share: float | None) -> None:
+        if share is not None and share > 1 / _BEYOND_ROOFLINE:
+            text = f"{timing.median_ms:.4f} ms is {share:.1f} times faster than the hardware can move or compute this"
+            raise Decided(Outcome.SUSPECT, Tier.TIME, text)
+        hidden = statistics.median(self.candidate.latencies) - max(timing.median_ms, statistics.median(self.candidate.enqueues))
+        if hidden > _HIDDEN_MS and hidden > _HIDDEN_SHARE * (timing.latency_ms or 0.0):
+            raise Decided(Outcome.SUSPECT, Tier.TIME, f"{hidden:.3f} ms of work per call happen where device events do not see them")
+
+
+def speedup(baseline: Sequence[Sequence[float]], candidate: Sequence[Sequence[float]], seed: int = 0) -> Speedup:
+    """Median over median, with a bootstrap interval over blocks (samples of one block are not independent)."""
+    ratio = _median_of(baseline) / _median_of(candidate)
+    generator = random.Random(seed)
+    ratios = sorted(_resampled(baseline, generator) / _resampled(candidate, generator) for _ in range(_RESAMPLES))
+    tail = (1 - _CONFIDENCE) / 2
+    return Speedup(ratio=ratio, low=min(ratio, _quantile(ratios, tail)), high=max(ratio, _quantile(ratios, 1 - tail)))
+
+
+def _median_of(blocks: Sequence[Sequence[float]]) -> float:
+    return statistics.median(statistics.median(block) for block in blocks)
+
+
+def _resampled(blocks: Sequence[Sequence[float]], generator: random.Random) -> float:
+    return _median_of([blocks[generator.randrange(len(blocks))] for _ in blocks])
+
+
+def _quantile(values: Sequence[float], share: float) -> float:
+    """Linear interpolation between the two nearest of sorted values."""
+    position = share * (len(values) - 1)
+    low = int(position)
+    high = min(low + 1, len(values) - 1)
+    return values[low] + (values[high] - values[low]) * (position - low)
+
+
