@@ -229,7 +229,7 @@ def launches() -> dict[str, dict[str, Any]]:
         "option nobody knows": launch("add", io, {"BLOCK": 1024}, num_wraps=4),
         "too many threads": launch("add", io, {"BLOCK": 4096}, num_warps=32),
         "too few registers": launch("softmax", io, {"BLOCK": 8192}, num_warps=4, maxnreg=32),
-        "too much shared memory": launch("matmul", halves, {"BM": 64, "BN": 64, "BK": 512}, num_stages=3),
+        "too much shared memory": launch("matmul", halves, {"BM": 64, "BN": 64, "BK": 64}, num_stages=14),
         "constant that does not travel": launch("add", io, {"BLOCK": object()}),
     }
 

@@ -115,7 +115,7 @@ class ForkServer:
 
 def _bwrap(readable: Sequence[str]) -> list[str]:
     """The outer wall where bubblewrap is installed: only the runtime is visible; devices as they are."""
-    command = ["bwrap", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--die-with-parent", "--new-session"]
+    command = ["bwrap", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--new-session"]
     for path in [*runtime_paths(), *readable]:
         if path not in ("/proc", "/sys") and os.path.exists(path):
             command += ["--ro-bind", path, path]

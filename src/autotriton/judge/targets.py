@@ -85,7 +85,7 @@ def compile_launches(
         for target in targets
     ]
     if work:
-        _warm_up(targets)
+        warm_up(targets)
     results = _run_forked(work, timeout_s, jobs or min(4, len(os.sched_getaffinity(0))))
     by_place: dict[tuple[str, str], list[Target]] = {}
     for job, result in zip(work, results, strict=True):
@@ -98,6 +98,16 @@ def compile_launches(
         )
         for name, count in counts.items()
     ]
+
+
+def warm_up(targets: Sequence[str] = tuple(TARGETS)) -> None:
+    """Computes once what every fork would compute again: the hashes of the compiler, most of a second."""
+    from triton.compiler import make_backend
+    from triton.runtime.cache import triton_key
+
+    triton_key()
+    for target in targets:
+        make_backend(gpu_target(target)).hash()
 
 
 def first_error(kernels: Sequence[Kernel]) -> str | None:
@@ -368,16 +378,6 @@ class _Running:
     process: BaseProcess
     log: IO[bytes]
     deadline: float
-
-
-def _warm_up(targets: Sequence[str]) -> None:
-    """Computes once, before the forks, what each would compute again: the hash of the compiler, half a second."""
-    from triton.compiler import make_backend
-    from triton.runtime.cache import triton_key
-
-    triton_key()
-    for target in targets:
-        make_backend(gpu_target(target)).hash()
 
 
 def _run_forked(work: Sequence[_Job], timeout_s: float, jobs: int) -> list[Target]:

@@ -14,7 +14,6 @@ import sys
 from collections.abc import Callable
 
 from autotriton.judge.channel import Channel, ChannelError
-from autotriton.judge.sandbox import syscalls
 from autotriton.judge.sandbox.enter import run_monitored
 from autotriton.judge.sandbox.limits import Limits
 
@@ -73,5 +72,5 @@ def _fork(request: dict[str, object], descriptors: list[int], roles: dict[str, C
 
 
 if __name__ == "__main__":
-    syscalls.die_with_parent(signal.SIGKILL)
+    # No parent-death signal here: it would follow the *thread* that started us. The socket closes when the judge ends.
     serve(socket.socket(fileno=int(sys.argv[1])))

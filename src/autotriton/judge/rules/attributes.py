@@ -15,7 +15,8 @@ from collections.abc import Iterator
 
 from autotriton.judge.rules.facts import Facts
 from autotriton.judge.rules.modules import DENIED, MODULE_FAMILIES, MODULES, SHUT_WORDS, TORCH_CLASSES
-from autotriton.judge.rules.source import Source, constant_getattr, error, known_module
+from autotriton.judge.rules.scopes import known_module
+from autotriton.judge.rules.source import Source, constant_getattr, error
 from autotriton.judge.rules.tables import (
     ATTRIBUTE_DUNDERS,
     DENIED_ATTRIBUTES,

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ast
 
-from autotriton.judge.rules.source import Binding, Source
+from autotriton.judge.rules.scopes import Binding
+from autotriton.judge.rules.source import Source
 from autotriton.judge.rules.tables import SENSITIVE_CLASSES
 
 JIT = frozenset({"triton.jit"})

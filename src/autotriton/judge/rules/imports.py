@@ -11,7 +11,8 @@ from collections.abc import Iterator
 
 from autotriton.judge.rules.attributes import denied_path
 from autotriton.judge.rules.modules import MODULES, STAR_IMPORTS, WHY_NOT_IMPORTED
-from autotriton.judge.rules.source import Source, error, known_module
+from autotriton.judge.rules.scopes import known_module
+from autotriton.judge.rules.source import Source, error
 from autotriton.types import Finding
 
 

@@ -41,7 +41,7 @@ def _entry(source: Source, facts: Facts) -> Iterator[Finding]:
         return
     if source.policy is Policy.PAPER:
         return
-    if not _reaches(_reached(source.entry, definitions), {*facts.kernels, *_call_form(calls)}):
+    if not _reaches(_reached(source.entry, definitions), {*facts.kernels, *calls}):
         yield _whole_file(
             "no-reachable-kernel",
             f"`{source.entry}` never refers to a @triton.jit function; launch the kernel in `forward`",
@@ -50,10 +50,6 @@ def _entry(source: Source, facts: Facts) -> Iterator[Finding]:
 
 def _whole_file(rule: str, message: str) -> Finding:
     return Finding(rule=rule, severity=Severity.ERROR, message=message)
-
-
-def _call_form(calls: list[ast.Name | ast.Attribute]) -> set[ast.AST]:
-    return set(calls)
 
 
 def _definitions(source: Source) -> dict[str, list[ast.AST]]:

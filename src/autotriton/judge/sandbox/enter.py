@@ -50,8 +50,10 @@ def run_monitored(main: Callable[[socket.socket], None], control: socket.socket,
     os.close(output_write)
     try:
         ending = _watch(pid, report, output_read, limits)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+    except Exception as error:  # a monitor that breaks must still say so, and take its inmate along
+        _kill(pid)
+        ending = {"reason": f"monitor: {type(error).__name__}: {error}", "exit_code": -9, "output": ""}
+    shutil.rmtree(scratch, ignore_errors=True)
     with contextlib.suppress(OSError):
         report.sendall(json.dumps(ending).encode())
     os._exit(0)
