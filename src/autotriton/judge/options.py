@@ -32,6 +32,10 @@ class JudgeOptions:
     """Wall time one candidate's process may take."""
     cases: int = 8
     admit: bool = True
+    repetitions: int = 3
+    """Fresh candidate processes per timing; a published claim needs at least three."""
+    timing_s: float = 1.5
+    """Seconds of timed blocks per repetition."""
     mixed_share: float = 0.5
     """Least Triton share of the work under the mixed policy."""
     trust_candidate: bool = False

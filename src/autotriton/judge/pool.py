@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import queue
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from autotriton.errors import AutoTritonError
+from autotriton.errors import AutoTritonError, TaskError
 from autotriton.judge.judge import Judge
 from autotriton.judge.options import JudgeOptions
 from autotriton.types import Outcome, Task, Tier, Verdict
@@ -81,6 +82,8 @@ class _Batch:
         self.judge, self.jobs, self.workers = judge, jobs, workers
         self.lock = GpuLock()
         self.results: queue.SimpleQueue[Judgement] = queue.SimpleQueue()
+        self._counting = threading.Lock()
+        self._left = Counter(task.hash for task, _ in jobs)
 
     def run(self) -> Iterator[Judgement]:
         groups: dict[tuple[str, str], list[int]] = {}
@@ -99,13 +102,36 @@ class _Batch:
         task, code = self.jobs[indices[0]]
         verdict, error = None, None
         try:
-            verdict = self._verdict(task, code)
+            verdict = self._with_room(task, code)
         except AutoTritonError as failure:
             error = str(failure)
         except BaseException as failure:  # a bug of ours costs this job its verdict, never the others theirs
             error = f"judge error: {type(failure).__name__}: {failure}"
+        self._finished(task, len(indices))
         for index in indices:
             self.results.put(Judgement(index, task, code, verdict, error))
+
+    def _finished(self, task: Task, count: int) -> None:
+        """A task nobody needs any more gives its reference's memory back."""
+        with self._counting:
+            self._left[task.hash] -= count
+            done = self._left[task.hash] == 0
+        if done:
+            self.judge.processes.forget(task)
+
+    def _with_room(self, task: Task, code: str) -> Verdict:
+        """A reference that did not fit beside others is tried again alone, with the others' memory given back."""
+        try:
+            return self._verdict(task, code)
+        except TaskError as error:
+            if "does not fit into memory" not in str(error) or self.workers == 1:
+                raise
+        self.lock.seize()
+        try:
+            self.judge.processes.forget_all()
+            return self.judge.judge(task, code)
+        finally:
+            self.lock.release()
 
     def _verdict(self, task: Task, code: str) -> Verdict:
         options = self.judge.options

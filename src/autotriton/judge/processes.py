@@ -147,16 +147,19 @@ class Processes:
 
     def forget(self, task: Task) -> None:
         """End a task's references and give their memory back."""
+        self._end([key for key in list(self._references) if key[0] == task.hash])
+
+    def forget_all(self) -> None:
+        self._end(list(self._references))
+
+    def _end(self, keys: list[tuple[str, str, int]]) -> None:
         with self._lock:
-            keys = [key for key in self._references if key[0] == task.hash]
-            clients = [self._references.pop(key) for key in keys]
+            clients = [self._references.pop(key) for key in keys if key in self._references]
         for client in clients:
             client.process.end()
 
     def close(self) -> None:
-        for client in self._references.values():
-            client.process.end()
-        self._references.clear()
+        self.forget_all()
         for server in self._servers.values():
             server.close()
         self._servers.clear()

@@ -25,9 +25,7 @@ if TYPE_CHECKING:
     from autotriton.judge.judge import Judge
 
 BASELINES = ("eager", "compile")
-_REPETITIONS = 3
 _BLOCKS = 10
-_SECONDS_PER_REPETITION = 1.5
 _CONFIDENCE = 0.99
 """Wide on purpose: over 40 comparisons of a kernel with itself the interval should always hold 1.0."""
 _RESAMPLES = 2000
@@ -64,7 +62,7 @@ def measure(trial: Trial, reference: ReferenceClient, judge: Judge) -> None:
         raise PrerequisiteError("timing needs a CUDA device", hint="use --tier run")
     with trial.stage("time"):
         contest = Contest(trial, reference)
-        for _ in range(_REPETITIONS):
+        for _ in range(trial.options.repetitions):
             with judge.bench(trial, reference, "cuda", Tier.TIME) as bench:
                 contest.repetition(bench)
         contest.conclude(judge)
@@ -91,7 +89,7 @@ class Contest:
                     self._candidate_block(bench, check=number % 3 == checked)
                 elif name not in self.missing:
                     self.baselines[name].add(self._baseline("block", name))
-            if number >= 2 and time.monotonic() - started > _SECONDS_PER_REPETITION:
+            if number >= 2 and time.monotonic() - started > self.trial.options.timing_s:
                 break
 
     def _warm_up(self, bench: Bench) -> None:

@@ -20,7 +20,8 @@ from autotriton.judge import arena, blocking, structure
 from autotriton.judge.channel import Channel, ChannelError
 from autotriton.judge.interpreting import Interpreter
 from autotriton.judge.native import Native
-from autotriton.judge.program import flatten, structure as containers, state as state_of
+from autotriton.judge.program import flatten
+from autotriton.judge.program import structure as containers
 from autotriton.judge.rehearsal import Performance
 from autotriton.judge.watching import Watch
 
@@ -99,8 +100,8 @@ class Session:
         with torch.device(self.device):
             self.model = self._construct(module, list(request["entries"]), bool(request["is_function"]), args, kwargs)
         if isinstance(self.model, torch.nn.Module):
-            self.model = self.model.to(self.device)
-            self.model.train(request["mode"] == "train")
+            torch.nn.Module.to(self.model, self.device)
+            torch.nn.Module.train(self.model, request["mode"] == "train")
         self.state_names = self._map_state(request["state"])
         if self.policy == "strict":
             self.blocks = blocking.install(FILENAME, request["helpers"], gpu=self.device == "cuda")
@@ -126,7 +127,10 @@ class Session:
             if any(kind == "parameter" for _, kind, _ in wanted):
                 raise CandidateError("the reference has parameters: write the replacement as an nn.Module with the same ones")
             return {}
-        have = state_of(self.model)
+        # Unbound: the candidate's class may override these.
+        module = torch.nn.Module
+        have = {name: tensor.detach() for name, tensor in [*module.named_parameters(self.model, remove_duplicate=False),
+                                                           *module.named_buffers(self.model, remove_duplicate=False)]}  # fmt: skip
         mapped: dict[str, torch.Tensor] = {}
         left: list[tuple[str, str, tuple[int, ...]]] = []
         for name, kind, slot_json in wanted:
@@ -183,8 +187,10 @@ class Session:
         leaves = flatten(result)[0]
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         for tensor in tensors:
-            if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.device.type != self.device:
-                raise CandidateError(f"returned a {type(tensor).__name__} on {tensor.device}: return plain tensors on {self.device}")
+            if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.__dict__ or tensor.layout != torch.strided:
+                raise CandidateError(f"returned a {type(tensor).__name__} that is no plain tensor")
+            if tensor.device.type != self.device:
+                raise CandidateError(f"returned a tensor on {tensor.device}: return tensors on {self.device}")
         state = list(self.state_names.items())
         written = [*tensors, *(tensor for _, tensor in state)]
         slots, size = arena.lay_out(written)
