@@ -32,6 +32,7 @@ def main() -> int:
     parser.add_argument("--only", default="*")
     parser.add_argument("--tier", default=None)
     parser.add_argument("--workers", type=int, default=None)
+    parser.add_argument("--sandbox", default="auto")
     parser.add_argument("--timeout", type=float, default=30.0)
     parser.add_argument("--json", type=Path, default=None)
     args = parser.parse_args()
@@ -41,7 +42,7 @@ def main() -> int:
     if args.device == "cpu":
         cases = [case for case in cases if not case.gpu_only]
     tier = Tier(args.tier) if args.tier else None
-    options = JudgeOptions(device=args.device, timeout_s=args.timeout, allow_degenerate=True, tier=tier)
+    options = JudgeOptions(device=args.device, timeout_s=args.timeout, allow_degenerate=True, tier=tier, sandbox=args.sandbox)
     jobs = [(Task(id=case.task_path.stem, source=case.task_path.read_text()), case.code_path.read_text()) for case in cases]
     return report(cases, list(_judged(jobs, options, args.workers, cases)), args.json)
 

@@ -11,9 +11,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from autotriton.judge.compare import bounds, class_bound, compare, compare_inputs, compare_leaf, compare_state
-from autotriton.judge.oracle import Answer, Expected, Spread, expect, measure
+from autotriton.judge.answers import Answer, Expected
+from autotriton.judge.compare import compare, compare_inputs, compare_leaf, compare_state
+from autotriton.judge.measure import Spread, measure
+from autotriton.judge.oracle import expect
 from autotriton.judge.program import Program, state
+from autotriton.judge.tolerance import bounds, class_bound
 from autotriton.types import Task
 
 pytestmark = pytest.mark.interp
@@ -340,7 +343,7 @@ def test_inputs_must_stay_unless_the_reference_changes_them() -> None:
 
 
 def test_large_tensors_are_compared_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("autotriton.judge.oracle.CHUNK", 100)
+    monkeypatch.setattr("autotriton.judge.measure.CHUNK", 100)
     program = function("return a[0] * 2", "[torch.randn(30, 64)]")
     right = program.draw(3).args[0] * 2
     assert compare(expected(program), [right], "x").passed

@@ -7,19 +7,12 @@ import torch
 from torch import Tensor, nn
 
 from autotriton.errors import TaskError
-from autotriton.judge.oracle import (
-    Expected,
-    accumulation,
-    cost,
-    expect,
-    measure,
-    op_cost,
-    slice_length,
-    spans,
-    trace_ops,
-    unit_of,
-)
+from autotriton.judge.answers import Expected
+from autotriton.judge.costs import cost, op_cost
+from autotriton.judge.measure import measure, slice_length, spans, unit_of
+from autotriton.judge.oracle import expect
 from autotriton.judge.program import Inputs, Program, state
+from autotriton.judge.trace import accumulation, trace_ops
 from autotriton.types import Mode, Task
 
 pytestmark = pytest.mark.interp
@@ -255,7 +248,7 @@ def test_slices_hold_at_least_64_elements() -> None:
 
 
 def test_chunks_cover_everything_in_whole_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("autotriton.judge.oracle.CHUNK", 200)
+    monkeypatch.setattr("autotriton.judge.measure.CHUNK", 200)
     assert list(spans(300, 64)) == [(0, 192), (192, 300)]
     value = torch.arange(640.0).reshape(10, 64)
     whole = measure(value)

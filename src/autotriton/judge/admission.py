@@ -7,21 +7,24 @@ Does not cover: tasks that are merely easy, and axes of integer inputs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.utils._pytree as pytree
 from torch import Tensor
 
 from autotriton.errors import TaskError
+from autotriton.judge.answers import Expected
 from autotriton.judge.cases import CaseSpec, derive, make, plan
-from autotriton.judge.compare import class_bound, compare
-from autotriton.judge.oracle import Expected, Model, as_tensor, expect, measure
+from autotriton.judge.compare import compare
+from autotriton.judge.impostors import IMPOSTORS, Impostor, alike, equal, forge_all, named_leaves, swap
+from autotriton.judge.measure import as_tensor, measure
+from autotriton.judge.oracle import expect
 from autotriton.judge.program import (
     Inputs,
     Leaf,
+    Model,
     Program,
     duplicate,
     flatten,
@@ -30,15 +33,13 @@ from autotriton.judge.program import (
     state,
     structure,
 )
+from autotriton.judge.tolerance import class_bound
 
 MAX_RUNS = 200
 HUGE_BYTES = 4 << 30
 """Inputs and outputs together; above this the tests per axis are skipped."""
 CASES = 8
 TRIES = 3
-
-Impostor = Callable[[Tensor, Tensor], Tensor | None]
-"""A wrong answer made of the right one and of another draw's; None where it does not apply."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,7 @@ class _Trial:
         if case.differs(other, other_shape):
             self.problems.append("the reference is random by itself: another RNG seed gives another answer")
             return True
-        if not all(_equal(answer.value, leaf) for answer, leaf in zip(case.expected.outputs, again, strict=True)):
+        if not all(equal(answer.value, leaf) for answer, leaf in zip(case.expected.outputs, again, strict=True)):
             self.notes.append("the reference is not bit-for-bit deterministic, but stays within tolerance")
         return False
 
@@ -173,7 +174,7 @@ class _Trial:
         for case in self.cases():
             if case.spec.name not in others:
                 others[case.spec.name] = self._another_answer(case)
-            forged = _forge(case.expected, others[case.spec.name], forge)
+            forged = forge_all(case.expected, others[case.spec.name], forge)
             if forged is None or case.differs(forged):
                 return False
         return True
@@ -182,7 +183,7 @@ class _Trial:
         for case in self.cases():
             leaf = case.inputs.leaves()[index]
             values = [answer.value for answer in case.expected.outputs]
-            if not all(_alike(value, leaf) for value in values if isinstance(value, Tensor)):
+            if not all(alike(value, leaf) for value in values if isinstance(value, Tensor)):
                 return False
             if case.differs([leaf if isinstance(value, Tensor) else value for value in values]):
                 return False
@@ -203,7 +204,7 @@ class _Trial:
 
     def _try_inputs(self) -> None:
         first = self._first()
-        leaves = _named(first.inputs)
+        leaves = named_leaves(first.inputs)
         axes = self._total_bytes(first) <= HUGE_BYTES
         if not axes:
             self.notes.append("the tests per input axis were skipped: inputs and outputs are too large")
@@ -230,7 +231,7 @@ class _Trial:
         """Another draw's content in this leaf (or in its second half along an axis) changes some answer."""
         for case in self.cases(TRIES):
             other = self.program.draw(derive(case.spec.seed, "other", place))
-            swapped = _swap(case.inputs, other, place, axis)
+            swapped = swap(case.inputs, other, place, axis)
             if swapped is None:
                 return True
             try:
@@ -241,9 +242,9 @@ class _Trial:
         return False
 
     def _constant(self, place: int) -> bool:
-        draws = [_named(self.program.draw(derive(self.seed, "constant", index))) for index in range(2)]
-        first = _named(self._first().inputs)
-        return all(len(draw) == len(first) and _equal(draw[place][1], first[place][1]) for draw in draws)
+        draws = [named_leaves(self.program.draw(derive(self.seed, "constant", index))) for index in range(2)]
+        first = named_leaves(self._first().inputs)
+        return all(len(draw) == len(first) and equal(draw[place][1], first[place][1]) for draw in draws)
 
     def _try_parameters(self) -> None:
         if not isinstance(self.model, torch.nn.Module):
@@ -292,90 +293,3 @@ def _drifts(expected: Expected, again: list[Leaf]) -> bool:
         if measure(two, one).rms > min(100 * class_bound(answer.unit), 0.1) * measure(one).rms:
             return True
     return False
-
-
-def _mean(right: Tensor, other: Tensor) -> Tensor | None:
-    if right.numel() < 2:
-        return None
-    if right.dtype is torch.bool or right.is_complex():
-        return torch.zeros_like(right)
-    wide = right.double()
-    usable = wide[torch.isfinite(wide)]
-    return torch.full_like(right, float(usable.mean()) if usable.numel() else 0.0)
-
-
-def _half(right: Tensor, other: Tensor, filler: Tensor) -> Tensor:
-    """The first half right, the second half filled with something else."""
-    result, flat = right.clone(), right.reshape(-1).clone()
-    flat[flat.numel() // 2 :] = filler.reshape(-1)[flat.numel() // 2 :]
-    return result.copy_(flat.reshape(right.shape))
-
-
-def _rolled(right: Tensor, other: Tensor) -> Tensor | None:
-    return right.clone().copy_(right.roll(1, 0)) if right.dim() and right.shape[0] > 1 else None
-
-
-IMPOSTORS: dict[str, Impostor] = {
-    "an answer of zeros": lambda right, other: torch.zeros_like(right),
-    "the mean of the answer everywhere": _mean,
-    "the answer for another draw": lambda right, other: other,
-    "the answer with its rows shifted by one": _rolled,
-    "half an answer, the rest from another draw": lambda right, other: _half(right, other, other),
-    "half an answer, the rest zeros": lambda right, other: _half(right, other, torch.zeros_like(right)),
-}
-
-
-def _forge(expected: Expected, other: list[Leaf], forge: Impostor) -> list[Leaf] | None:
-    """Every tensor of the answer forged; None where that is not possible, so nobody could submit it."""
-    forged: list[Leaf] = []
-    done = False
-    for answer, leaf in zip(expected.outputs, other, strict=True):
-        value = answer.value
-        if not isinstance(value, Tensor) or not isinstance(leaf, Tensor) or value.shape != leaf.shape:
-            forged.append(value)
-            continue
-        new = forge(value, leaf)
-        done |= new is not None
-        forged.append(value if new is None else new)
-    return forged if done else None
-
-
-def _named(inputs: Inputs) -> list[tuple[str, Leaf]]:
-    """Input leaves with readable names, in the order they are passed."""
-    pairs, _ = pytree.tree_flatten_with_path((inputs.args, inputs.kwargs))
-    return [(f"input {_path(path)}", leaf) for path, leaf in pairs]
-
-
-def _path(path: tuple[Any, ...]) -> str:
-    """`0`, `1['mask']` or `x[2]`: position or keyword first, then what is inside it."""
-    first = path[1]
-    return f"{getattr(first, 'idx', getattr(first, 'key', first))}{pytree.keystr(path[2:])}"
-
-
-def _swap(inputs: Inputs, other: Inputs, place: int, axis: int | None) -> Inputs | None:
-    """`inputs` with one leaf from `other`, or its second half along an axis; None where the two do not fit."""
-    leaves, spec = pytree.tree_flatten((inputs.args, inputs.kwargs))
-    foreign = pytree.tree_leaves((other.args, other.kwargs))
-    if len(foreign) != len(leaves) or not _alike(leaves[place], foreign[place]):
-        return None
-    leaf = leaves[place]
-    if axis is None:
-        leaves[place] = foreign[place]
-    else:
-        start = leaf.shape[axis] // 2
-        kept = leaf.narrow(axis, 0, start)
-        leaves[place] = leaf.clone().copy_(
-            torch.cat([kept, foreign[place].narrow(axis, start, leaf.shape[axis] - start)], axis)
-        )
-    args, kwargs = pytree.tree_unflatten(leaves, spec)
-    return Inputs(tuple(args), dict(kwargs))
-
-
-def _alike(one: Leaf, two: Leaf) -> bool:
-    return isinstance(one, Tensor) and isinstance(two, Tensor) and one.shape == two.shape and one.dtype == two.dtype
-
-
-def _equal(one: Leaf, two: Leaf) -> bool:
-    if isinstance(one, Tensor) and isinstance(two, Tensor):
-        return one.shape == two.shape and torch.equal(torch.nan_to_num(one), torch.nan_to_num(two))
-    return type(one) is type(two) and one == two

@@ -15,29 +15,30 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from types import FrameType
+from typing import Any, NoReturn
 
 import torch
+import torch.utils.dlpack
 
-ALLOCATIONS = frozenset(
-    "empty empty_like empty_strided empty_permuted new_empty new_empty_strided zeros zeros_like new_zeros ones ones_like "
-    "new_ones full full_like new_full zero_ zero fill_ fill arange scalar_tensor lift lift_fresh lift_fresh_copy".split()
-)
-COPIES = frozenset(
-    "clone copy_ copy _to_copy _copy_from _copy_from_and_resize _pin_memory is_pinned contiguous _reshape_copy "
-    "view_copy expand_copy permute_copy".split()
-)
-BOOKKEEPING = frozenset(
-    "_local_scalar_dense detach_ set_data requires_grad_ is_same_size _has_compatible_shallow_copy_type sym_size sym_stride "
-    "sym_numel sym_storage_offset sym_is_contiguous _assert_async _assert_tensor_metadata _fw_primal _version is_set_to "
-    "_unsafe_view _reshape_alias rename_ retain_grad output_nr is_leaf data".split()
-)
-HELPERS = frozenset("cat stack constant_pad_nd".split())
-"""Data movement a candidate may leave to torch unless the reference itself does it."""
+from autotriton.judge.blocking_names import ALLOCATIONS, BOOKKEEPING, COPIES, HELPERS, is_allowed
+
+__all__ = [
+    "ALLOCATIONS",
+    "BOOKKEEPING",
+    "COPIES",
+    "HELPERS",
+    "Blocks",
+    "TorchOpBlocked",
+    "candidate_line",
+    "install",
+    "is_allowed",
+]
 
 _KEYS = ("CPU", "CUDA", "SparseCPU", "SparseCUDA", "SparseCsrCPU", "SparseCsrCUDA", "QuantizedCPU", "QuantizedCUDA",
          "MkldnnCPU", "NestedTensorCPU", "NestedTensorCUDA")  # fmt: skip
 _SCALAR_READS_PER_CALL = 32
+_ATTEMPTS_KEPT = 1000
 
 
 class TorchOpBlocked(RuntimeError):
@@ -53,27 +54,10 @@ class Blocks:
     scalar_reads: int = 0
     libraries: list[Any] = field(default_factory=list)
 
-
-def is_allowed(operator: str, helpers: Iterable[str] = HELPERS) -> bool:
-    """Whether `ns::name[.overload]` is an allocation, view, copy or cast."""
-    namespace, _, name = operator.partition("::")
-    base = name.split(".")[0]
-    if namespace != "aten":
-        return namespace in ("prim", "profiler", "triton")
-    return base in ALLOCATIONS or base in COPIES or base in BOOKKEEPING or base in helpers or _is_view(operator)
-
-
-def _is_view(operator: str) -> bool:
-    """Returns aliases of its inputs and writes nothing: a view."""
-    name, _, overload = operator.partition(".")
-    try:
-        schema = torch._C._get_schema(name, overload)  # type: ignore[attr-defined]
-    except RuntimeError:
-        return False
-    if schema.name in ("aten::set_", "aten::resize_", "aten::_resize_output_") or not schema.returns:
-        return False
-    aliases = [returned.alias_info for returned in schema.returns]
-    return all(alias is not None and not alias.is_write for alias in aliases)
+    def refuse(self, operator: str, filename: str, why: str) -> NoReturn:
+        if len(self.attempts) < _ATTEMPTS_KEPT:
+            self.attempts.append((operator, candidate_line(filename)))
+        raise TorchOpBlocked(why)
 
 
 def install(filename: str, helpers: Iterable[str], gpu: bool) -> Blocks:
@@ -86,47 +70,73 @@ def install(filename: str, helpers: Iterable[str], gpu: bool) -> Blocks:
         warnings.simplefilter("ignore")
         for operator in torch._C._dispatch_get_all_op_names():
             namespace, _, name = operator.partition("::")
-            if namespace == "profiler" or is_allowed(operator, allowed):
+            if is_allowed(operator, allowed):
                 continue
-            for key in keys:
-                if _has_kernel(operator, key):
-                    library = libraries.setdefault(namespace, torch.library.Library(namespace, "IMPL"))
-                    library.impl(name, _refusal(operator, filename, blocks), key, allow_override=True)
-        aten = libraries.setdefault("aten", torch.library.Library("aten", "IMPL"))
+            refusal = _refusal(operator, filename, blocks)
+            for key in _keys_to_take(operator, keys):
+                if namespace not in libraries:
+                    libraries[namespace] = _library(namespace)
+                libraries[namespace].impl(name, refusal, key, allow_override=True)
         for key in keys[: 2 if gpu else 1]:
-            aten.impl("_local_scalar_dense", _scalar_reader(filename, blocks), key, allow_override=True)
+            libraries["aten"].impl("_local_scalar_dense", _scalar_reader(filename, blocks), key, allow_override=True)
     blocks.libraries += libraries.values()
     _close_exits(filename, blocks)
     return blocks
 
 
-def _has_kernel(operator: str, key: str) -> bool:
+def _library(namespace: str) -> Any:
+    return torch.library.Library(namespace, "IMPL")  # type: ignore[no-untyped-call]
+
+
+def _keys_to_take(operator: str, keys: list[str]) -> list[str]:
+    """Where this operator has something to run. Composite ones have it on every device.
+
+    Most composite operators only call others, which are refused by themselves; some (Sobol engines, fbgemm's products)
+    compute on raw memory, so all are refused that make tensors. Those that make none ask about shapes and types.
+    """
     has = torch._C._dispatch_has_kernel_for_dispatch_key
-    return bool(has(operator, key) or (key in ("CPU", "CUDA") and has(operator, "CompositeExplicitAutograd")))
+    explicit = has(operator, "CompositeExplicitAutograd") or has(operator, "CompositeExplicitAutogradNonFunctional")
+    composite = explicit or (has(operator, "CompositeImplicitAutograd") and _makes_tensors(operator))
+    return [key for key in keys if has(operator, key) or (composite and key in ("CPU", "CUDA"))]
+
+
+def _makes_tensors(operator: str) -> bool:
+    name, _, overload = operator.partition(".")
+    returns = torch._C._get_schema(name, overload).returns
+    return any("Tensor" in str(returned.type) for returned in returns)
 
 
 def _refusal(operator: str, filename: str, blocks: Blocks) -> Callable[..., Any]:
     def refuse(*_: Any, **__: Any) -> Any:
-        blocks.attempts.append((operator, candidate_line(filename)))
-        raise TorchOpBlocked(f"{operator} is torch's work: under the strict policy a Triton kernel must compute this")
+        why = f"{operator} is torch's work: under the strict policy a Triton kernel must compute this"
+        blocks.refuse(operator, filename, why)
 
     return refuse
 
 
 def candidate_line(filename: str) -> int | None:
     """The innermost line of the candidate's file on the stack."""
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_code.co_filename == filename:
             return frame.f_lineno
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return None
 
 
 _CTYPES: dict[torch.dtype, Any] = {
-    torch.float32: ctypes.c_float, torch.float64: ctypes.c_double, torch.int64: ctypes.c_int64, torch.int32: ctypes.c_int32,
-    torch.int16: ctypes.c_int16, torch.int8: ctypes.c_int8, torch.uint8: ctypes.c_uint8, torch.bool: ctypes.c_bool,
-}  # fmt: skip
+    torch.float32: ctypes.c_float,
+    torch.float64: ctypes.c_double,
+    torch.int64: ctypes.c_int64,
+    torch.int32: ctypes.c_int32,
+    torch.int16: ctypes.c_int16,
+    torch.int8: ctypes.c_int8,
+    torch.uint64: ctypes.c_uint64,
+    torch.uint32: ctypes.c_uint32,
+    torch.uint16: ctypes.c_uint16,
+    torch.uint8: ctypes.c_uint8,
+    torch.bool: ctypes.c_bool,
+}
 
 
 def _scalar_reader(filename: str, blocks: Blocks) -> Callable[[torch.Tensor], Any]:
@@ -135,25 +145,47 @@ def _scalar_reader(filename: str, blocks: Blocks) -> Callable[[torch.Tensor], An
     def read(tensor: torch.Tensor) -> Any:
         blocks.scalar_reads += 1
         if blocks.scalar_reads > _SCALAR_READS_PER_CALL:
-            blocks.attempts.append(("aten::item (too many values read into Python)", candidate_line(filename)))
-            raise TorchOpBlocked("too many tensor values read into Python: compute in a Triton kernel instead")
-        host = tensor.detach().to("cpu", torch.float64 if tensor.is_floating_point() and tensor.dtype not in _CTYPES else tensor.dtype)
-        return _CTYPES[host.dtype].from_address(host.data_ptr()).value
+            why = "too many tensor values read into Python: compute in a Triton kernel instead"
+            blocks.refuse("aten::item (too many values read into Python)", filename, why)
+        if tensor.is_complex():
+            real, imaginary = torch.view_as_real(tensor).unbind()
+            return complex(_number(real), _number(imaginary))
+        return _number(tensor)
 
     return read
 
 
+def _number(tensor: torch.Tensor) -> Any:
+    dtype = tensor.dtype if tensor.dtype in _CTYPES else torch.float64
+    host = tensor.detach().to("cpu", dtype)
+    return _CTYPES[dtype].from_address(host.data_ptr()).value
+
+
+_CLOSED_METHODS = (
+    *("numpy", "tolist", "storage", "_typed_storage", "untyped_storage", "set_", "apply_", "map_", "map2_"),
+    *("__array__", "__dlpack__", "__reduce_ex__", "__deepcopy__", "share_memory_"),
+)
+_CLOSED_FUNCTIONS = (
+    (torch, ("from_numpy", "frombuffer", "from_dlpack", "from_file")),
+    (torch.utils.dlpack, ("from_dlpack", "to_dlpack")),
+    (torch._C, ("_from_dlpack", "_to_dlpack", "_to_dlpack_versioned")),
+)
+
+
 def _close_exits(filename: str, blocks: Blocks) -> None:
-    """The ways tensor content leaves or enters torch without passing the dispatcher."""
+    """The ways tensor content leaves or enters torch, or is computed with, without passing the dispatcher."""
 
     def closed(name: str) -> Callable[..., Any]:
         def refuse(*_: Any, **__: Any) -> Any:
-            blocks.attempts.append((name, candidate_line(filename)))
-            raise TorchOpBlocked(f"{name}: tensor content may not leave or enter torch: compute in a Triton kernel instead")
+            why = f"{name}: tensor content may not leave or enter torch: compute in a Triton kernel instead"
+            blocks.refuse(name, filename, why)
 
         return refuse
 
-    for name in ("numpy", "tolist", "__array__", "__dlpack__", "storage", "_typed_storage", "set_"):
+    for name in _CLOSED_METHODS:
         setattr(torch.Tensor, name, closed(f"Tensor.{name}"))
-    for name in ("from_numpy", "frombuffer", "from_dlpack", "from_file"):
-        setattr(torch, name, closed(f"torch.{name}"))
+    torch.Tensor.__cuda_array_interface__ = property(closed("Tensor.__cuda_array_interface__"))  # type: ignore[assignment]
+    for module, names in _CLOSED_FUNCTIONS:
+        for name in names:
+            if hasattr(module, name):
+                setattr(module, name, closed(f"{module.__name__}.{name}"))

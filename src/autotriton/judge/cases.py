@@ -16,8 +16,8 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from autotriton.judge.oracle import Trace
 from autotriton.judge.program import Inputs, Program, clone, duplicate
+from autotriton.judge.trace import Trace
 
 DRAW = "draw"
 SAMPLE = 1 << 16
@@ -110,12 +110,12 @@ def _wide(x: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _spikes(x: Tensor, generator: torch.Generator) -> Tensor:
-    """One element in a hundred, and at least one, becomes 64 or -64."""
+    """One element in a hundred, and at least one, becomes 128 or -128, beyond what a naive exp survives."""
     dice = torch.rand(x.shape, generator=generator, device=x.device)
     dice = torch.where(x == 0, dice + 1.0, dice).contiguous()  # a zero may belong to a pattern that is kept
     hit = dice < 0.01
     hit.reshape(-1)[int(dice.argmin())] = True
-    spike = torch.where(dice.mul(1e4).remainder(1.0) < 0.5, -64.0, 64.0).to(x.dtype)
+    spike = torch.where(dice.mul(1e4).remainder(1.0) < 0.5, -128.0, 128.0).to(x.dtype)
     return torch.where(hit, spike, x)
 
 

@@ -3,21 +3,6 @@
 Must stay true: nothing of the reference's values reaches the text, only kinds, places and sizes of errors.
 Covers: kind, shape, dtype, strides, NaN and infinities, every element, rms, relative L2, every slice, tied indices.
 Does not cover: which memory the candidate returned (the sandbox reports that; `Answer.aliases` says what is allowed).
-
-Per leaf, with u the unit roundoff of what the reference computes in, K its longest accumulation and
-r = max(u, min(u, 2^-24) * max(4, sqrt K)) what an honest kernel loses (accumulators are fp32 at least):
-
-    max error <= max(4 * reference's max, c * change's max, 8 r * max |oracle|)
-    rms error <= max(4 * reference's rms, c * change's rms, 4 r * rms oracle), and <= relative L2 class bound
-    c          = max(8, sqrt K) for fp32 and fp64, else 3     `change`: what one unit roundoff in the inputs does
-
-A kernel that computes in a coarser precision v errs about 0.58 * v/u times `change` (rounding is uniform in [-v, v]):
-4750 times for TF32 or fp16 inside fp32. c stays below 512 (K is capped at 2^18), so that is seen wherever inputs are
-sign-mixed; long sums of only positive numbers average it away. Measured once on a CPU, randn inputs, rms error over
-its bound, honest sequential fp32 against inputs rounded to fp16: matmul K = 64..4096 0.07-0.12 and 29-148, conv 0.07
-and 101, softmax 0.05-0.08 and 61-195, sums of 64..65536 terms 0.01-0.18 and 2.3-88, layer norm 0.03-0.04 and 27-104
-(0.58-0.70 for E[x^2] - E[x]^2 at mean 3, and that fails at mean 100). Rounding only the output to fp16 is seen too,
-least clearly for one sum of 65536 terms: 1.35.
 """
 
 from __future__ import annotations
@@ -29,35 +14,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from autotriton.judge.oracle import (
-    CHUNK,
-    Answer,
-    Expected,
-    Spread,
-    Tie,
-    as_tensor,
-    measure,
-    real,
-    rounding,
-    slice_length,
-    spans,
-)
+from autotriton.judge.answers import Answer, Expected, Tie
+from autotriton.judge.hints import bare, hint, kind_of, percent, place
+from autotriton.judge.measure import Spread, as_tensor, measure, real, rounding, slice_length, spans
 from autotriton.judge.program import Leaf
+from autotriton.judge.tolerance import Bounds, bounds, class_bound, floor_of, reach
 from autotriton.types import Check
 
-# Relative L2 error by unit roundoff: fp64, fp32, TF32 and fp16, bf16. Coarser formats: four roundoffs.
-CLASSES = ((2.0**-53, 1e-13), (2.0**-24, 1e-5), (2.0**-11, 2e-3), (2.0**-8, 1.6e-2))
 SLICE_FACTOR = 16.0
 """A slice may be this much worse than the whole, relative to its own norm."""
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """Largest and rms error an answer allows, and its relative L2 bound, already times the oracle's rms."""
-
-    max: float
-    rms: float
-    l2: float
 
 
 @dataclass(frozen=True)
@@ -108,29 +73,12 @@ def compare_leaf(answer: Answer, got: Leaf, in_domain: bool = True) -> Found:
             return Found(_exact_problem(value, got, answer.tie))
         return _compare_floats(answer, got, in_domain)
     if type(value) is not type(got):
-        return Found(f"is {_kind(got)} where {_kind(value)} is expected")
+        return Found(f"is {kind_of(got)} where {kind_of(value)} is expected")
     if isinstance(value, float) and answer.oracle is not None:
         tensor = as_tensor(got)
         assert tensor is not None
         return _compare_floats(answer, tensor, in_domain)
     return Found("" if value == got else f"is another {type(value).__name__} than expected")
-
-
-def class_bound(unit: float) -> float:
-    """Relative L2 error allowed for arithmetic of this unit roundoff."""
-    return next((bound for limit, bound in CLASSES if unit <= limit), 4 * unit)
-
-
-def bounds(answer: Answer) -> Bounds:
-    """What this leaf allows; see the formulas above."""
-    near, floor = rounding(answer.unit, answer.length), _floor(answer)
-    reach = _reach(answer)
-    shared = max(4 * answer.error.rms, reach * answer.change.rms, floor)
-    return Bounds(
-        max=max(4 * answer.error.max, reach * answer.change.max, 8 * near * answer.size.max, floor),
-        rms=max(shared, 4 * near * answer.size.rms),
-        l2=max(shared, max(class_bound(answer.unit), 2 * near) * answer.size.rms),
-    )
 
 
 def _compare_floats(answer: Answer, got: Tensor, in_domain: bool) -> Found:
@@ -141,14 +89,14 @@ def _compare_floats(answer: Answer, got: Tensor, in_domain: bool) -> Found:
     wrong, first = _mismatched_kinds(value, oracle, got, allowed.max, answer.unit, in_domain)
     error = measure(got, oracle, finite=(value, oracle))
     if wrong:
-        text = f"{_percent(wrong, got)} of the elements are finite, infinite or NaN where the reference is not"
-        return Found(f"{text}, first at {_place(first, got)}{_hint(answer, got, error)}", error, allowed)
+        text = f"{percent(wrong, got)} of the elements are finite, infinite or NaN where the reference is not"
+        return Found(f"{text}, first at {place(first, got)}{hint(answer, got, error)}", error, allowed)
     if error.max > allowed.max:
-        text = f"largest error {error.max:.2e} at {_place(error.worst, got)}, allowed {allowed.max:.2e}"
-        return Found(text + _hint(answer, got, error), error, allowed)
+        text = f"largest error {error.max:.2e} at {place(error.worst, got)}, allowed {allowed.max:.2e}"
+        return Found(text + hint(answer, got, error), error, allowed)
     if error.rms > min(allowed.rms, allowed.l2):
         text = f"rms error {error.rms:.2e}, allowed {min(allowed.rms, allowed.l2):.2e}"
-        return Found(text + _hint(answer, got, error), error, allowed)
+        return Found(text + hint(answer, got, error), error, allowed)
     return Found(_slice_problem(answer, got, error), error, allowed)
 
 
@@ -158,8 +106,8 @@ def _slice_problem(answer: Answer, got: Tensor, error: Spread) -> str:
     if size is None or error.slices is None:
         return ""
     own = SLICE_FACTOR * class_bound(answer.unit) * size
-    allowed = own.clamp_min(_floor(answer) * math.sqrt(length))
-    for slices, factor in ((answer.error.slices, 8.0), (answer.change.slices, 4 * _reach(answer))):
+    allowed = own.clamp_min(floor_of(answer) * math.sqrt(length))
+    for slices, factor in ((answer.error.slices, 8.0), (answer.change.slices, 4 * reach(answer))):
         if slices is not None:
             allowed = torch.maximum(allowed, factor * slices)
     # Errors of cancelled rows show in the two above; where they were not measured, only clearly large rows are safe.
@@ -168,8 +116,8 @@ def _slice_problem(answer: Answer, got: Tensor, error: Spread) -> str:
     wrong = (error.slices.to(size.device) > allowed) & (size > noise)
     if not bool(wrong.any()):
         return ""
-    where = _place(int(wrong.nonzero()[0]) * length, got)
-    return f"{_percent(int(wrong.sum()), wrong)} of the slices are wrong for their own size, first at {where}"
+    where = place(int(wrong.nonzero()[0]) * length, got)
+    return f"{percent(int(wrong.sum()), wrong)} of the slices are wrong for their own size, first at {where}"
 
 
 def _mismatched_kinds(
@@ -204,7 +152,7 @@ def _same_kind(one: Tensor, two: Tensor, allowed: float) -> Tensor:
 
 def _kind_problem(value: Tensor, got: Tensor) -> str:
     if got.dtype != value.dtype:
-        return f"has dtype {_bare(got.dtype)} where {_bare(value.dtype)} is expected"
+        return f"has dtype {bare(got.dtype)} where {bare(value.dtype)} is expected"
     if got.shape != value.shape:
         return f"has shape {tuple(got.shape)} where {tuple(value.shape)} is expected"
     if got.layout is not torch.strided:
@@ -222,7 +170,7 @@ def _exact_problem(value: Tensor, got: Tensor, tie: Tie | None) -> str:
     if not count:
         return ""
     first = int(wrong.reshape(-1).nonzero()[0])
-    text = f"{_percent(count, value)} of the elements differ, first at {_place(first, value)}"
+    text = f"{percent(count, value)} of the elements differ, first at {place(first, value)}"
     if not bool(got.any()):
         return f"{text}; the output is all zeros"
     return text
@@ -246,49 +194,6 @@ def _tied(tie: Tie, value: Tensor, got: Tensor) -> Tensor:
     return equal.reshape(value.shape)
 
 
-def _hint(answer: Answer, got: Tensor, error: Spread) -> str:
-    """A guess at what went wrong, for the person or model that wrote the kernel."""
-    assert answer.oracle is not None
-    nans = int(torch.isnan(got).sum())
-    if nans:
-        return f"; {_percent(nans, got)} of the elements are NaN: uninitialised memory or a missing mask"
-    if not bool(got.any()):
-        return "; the output is all zeros"
-    if got.numel() > CHUNK or not error.max:
-        return ""
-    # reduced precision leaves every element a little off: rounding of fp16 or TF32 is 2^-11, of bf16 2^-8
-    relative = error.rms / answer.size.rms if answer.size.rms else math.inf
-    if relative < 2e-2 and error.max < 0.1 * answer.size.max and answer.unit < 2.0**-11:
-        return f"; the error looks like reduced precision ({'fp16 or tf32' if relative < 1.5e-3 else 'bf16'})"
-    if _matches_transposed(answer, got):
-        return "; it matches the reference with its last two axes swapped"
-    return _rows_hint(answer, got)
-
-
-def _matches_transposed(answer: Answer, got: Tensor) -> bool:
-    oracle = answer.oracle
-    if oracle is None or got.dim() < 2 or min(got.shape[-2:]) < 2 or got.is_complex():
-        return False
-    swapped = oracle.transpose(-1, -2).reshape(oracle.shape)
-    return measure(got, swapped).max <= bounds(answer).max
-
-
-def _rows_hint(answer: Answer, got: Tensor) -> str:
-    """Say so when only the first or the last rows are wrong."""
-    if got.dim() == 0 or got.shape[0] < 2 or answer.oracle is None:
-        return ""
-    off = (real(got).double() - real(answer.oracle).to(got.device)).abs() > bounds(answer).max
-    rows = off.reshape(got.shape[0], -1).any(dim=1)
-    wrong, total = int(rows.sum()), got.shape[0]
-    if not 0 < wrong < total:
-        return ""
-    if bool(rows[-wrong:].all()):
-        return f"; only the last {wrong} of {total} rows differ: check the mask and the grid"
-    if bool(rows[:wrong].all()):
-        return f"; only the first {wrong} of {total} rows differ: check the mask and the grid"
-    return f"; {wrong} of {total} rows differ"
-
-
 def _check(name: str, found: list[tuple[Answer, Found]]) -> Check:
     """The first problem, else the leaf that came closest to its bound."""
     failed = next((pair for pair in found if pair[1].problem), None)
@@ -301,7 +206,7 @@ def _check(name: str, found: list[tuple[Answer, Found]]) -> Check:
         reference_max_error=answer.error.max if answer and leaf.error else None,
         reference_rms_error=answer.error.rms if answer and leaf.error else None,
         allowed_error=leaf.allowed.max if leaf.allowed else None,
-        detail=f"{answer.name} ({_kind(answer.value)}): {leaf.problem}" if answer and leaf.problem else "",
+        detail=f"{answer.name} ({kind_of(answer.value)}): {leaf.problem}" if answer and leaf.problem else "",
     )
 
 
@@ -335,21 +240,6 @@ def _untouched(before: Leaf, after: Leaf) -> bool:
     return torch.equal(before, other) or bool(((before == other) | ((before != before) & (other != other))).all())
 
 
-def _reach(answer: Answer) -> float:
-    """How many times `change` is allowed.
-
-    Sequential fp32 sums lose up to 0.4 sqrt K times what rounded inputs do. Coarser types accumulate in fp32 and
-    get their inputs exactly, so an honest kernel loses less than one `change` there.
-    """
-    return 3.0 if answer.unit > 2.0**-24 else max(8.0, math.sqrt(answer.length))
-
-
-def _floor(answer: Answer) -> float:
-    """Below this nothing is judged: GPUs may flush fp32 subnormals to zero; fp16 is spaced 2^-24 down there."""
-    dtype = answer.value.dtype if isinstance(answer.value, Tensor) else torch.float64
-    return 4 * 2.0**-24 if dtype is torch.float16 else torch.finfo(dtype).tiny
-
-
 def _is_dense(tensor: Tensor) -> bool:
     """Every byte of its memory span is one element."""
     step = 1
@@ -364,29 +254,3 @@ def _strides(tensor: Tensor) -> list[tuple[int, int]]:
     if tensor.numel() == 0:
         return []
     return [(size, stride) for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if size != 1]
-
-
-def _place(index: int, tensor: Tensor) -> str:
-    """A flat index as one index per axis."""
-    if not tensor.dim():
-        return "the only element"
-    where = []
-    for size in reversed(real(tensor).shape):
-        index, here = divmod(index, max(size, 1))
-        where.append(here)
-    return f"index {tuple(reversed(where))}"
-
-
-def _percent(count: int, tensor: Tensor) -> str:
-    share = 100 * count / max(tensor.numel(), 1)
-    return f"{share:.3g}%"
-
-
-def _kind(leaf: Leaf) -> str:
-    if isinstance(leaf, Tensor):
-        return f"{_bare(leaf.dtype)}{list(leaf.shape)}"
-    return "None" if leaf is None else f"a Python {type(leaf).__name__}"
-
-
-def _bare(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -35,24 +37,41 @@ class Process:
     def __init__(self, channel: Channel, report: socket.socket) -> None:
         self.channel, self._report = channel, report
         self._ending: Ending | None = None
+        self._heard = bytearray()
 
     def end(self, *, abandon: bool = True, timeout_s: float = 20.0) -> Ending:
-        """Hang up and learn how it ended. `abandon=False` waits for its own end (or its deadline) first."""
+        """Hang up and learn how it ended. `abandon=False` waits for its own end (or its deadline) first.
+
+        A process that cannot be ended in time (the driver holds it while an endless kernel runs) is reported as `stuck`
+        and stays so; `gone` tells when it has ended after all.
+        """
         if self._ending is None:
             self.channel.close()
             if abandon:
-                self._report.shutdown(socket.SHUT_WR)
+                with contextlib.suppress(OSError):
+                    self._report.shutdown(socket.SHUT_WR)
             self._ending = self._hear(timeout_s)
-            self._report.close()
         return self._ending
 
+    def gone(self, timeout_s: float) -> bool:
+        """Wait for a stuck process to end."""
+        with contextlib.suppress(OSError):
+            self._report.shutdown(socket.SHUT_WR)
+        return self._hear(timeout_s).reason != "stuck"
+
     def _hear(self, timeout_s: float) -> Ending:
-        self._report.settimeout(timeout_s)
-        data = bytearray()
+        deadline = time.monotonic() + timeout_s
         try:
-            while chunk := self._report.recv(1 << 16):
-                data += chunk
-            return Ending(**json.loads(data))
+            while True:
+                self._report.settimeout(max(deadline - time.monotonic(), 0.01))
+                chunk = self._report.recv(1 << 16)
+                if not chunk:
+                    break
+                self._heard += chunk
+            self._report.close()
+            return Ending(**json.loads(self._heard))
+        except TimeoutError:
+            return Ending("stuck", -9, "")
         except (OSError, ValueError, TypeError) as error:
             raise JudgeError(f"a sandbox monitor did not report: {error}") from error
 
@@ -115,12 +134,13 @@ class ForkServer:
 
 def _bwrap(readable: Sequence[str]) -> list[str]:
     """The outer wall where bubblewrap is installed: only the runtime is visible; devices as they are."""
-    command = ["bwrap", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--new-session"]
+    command = ["bwrap", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--new-session", "--tmpfs", "/tmp"]
     for path in [*runtime_paths(), *readable]:
-        if path not in ("/proc", "/sys") and os.path.exists(path):
+        if path != "/sys" and os.path.exists(path):
             command += ["--ro-bind", path, path]
     package_root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     for entry in {package_root, *os.environ.get("PYTHONPATH", "").split(os.pathsep)}:
         if entry and os.path.isdir(os.path.join(entry, "autotriton")):
             command += ["--ro-bind", os.path.join(entry, "autotriton"), os.path.join(entry, "autotriton")]
-    return [*command, "--ro-bind", "/sys", "/sys", "--proc", "/proc", "--dev-bind", "/dev", "/dev", "--tmpfs", "/tmp", "--"]
+    # Not --proc: bwrap covers parts of it, and over a covered /proc the kernel lets no inmate mount its own.
+    return [*command, "--ro-bind", "/sys", "/sys", "--bind", "/proc", "/proc", "--dev-bind", "/dev", "/dev", "--"]

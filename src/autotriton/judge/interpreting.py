@@ -1,16 +1,15 @@
 """Triton's interpreter, made into a witness: bounds, precision, launches, no-op, autotuning, libdevice.
 
-Patches `triton.runtime.interpreter` in the candidate's process (triton 3.6 to 3.9). Every pointer argument gets an address
-space of its own, so an access is checked against the tensor it came from, however far it strays; tensor-core dots round
-their operands as the hardware does, so that a TF32 kernel is as wrong here as it is on a GPU.
+Patches `triton.runtime.interpreter` in the candidate's process (triton 3.6 to 3.9). Every pointer argument gets an
+address space of its own, so an access is checked against the tensor it came from, however far it strays; tensor-core
+dots round their operands as the hardware does, so that a TF32 kernel is as wrong here as it is on a GPU.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
-import importlib
 import inspect
+import sys
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -22,13 +21,14 @@ import triton.language as tl
 import triton.runtime.interpreter as interpreter
 from triton.runtime.autotuner import Autotuner
 
-from autotriton.judge import launches
+from autotriton.judge import launches, libdevice
 from autotriton.judge.blocking import candidate_line
 from autotriton.judge.emulation import patch_arithmetic
-from autotriton.judge.libdevice import patch_libdevice
 from autotriton.judge.watching import Ranges
 
 _SPACE_BITS = 48  # above every user-space address, so that real and virtual pointers never meet
+_REWRITTEN = ("interpreter_semantic", "_InterpreterComparison")
+"""Names the interpreter writes into a kernel's code."""
 _OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 
 
@@ -78,7 +78,7 @@ class Interpreter:
         patch_arithmetic()
         self._keep_globals_clean()
         Autotuner.run = self._autotuned()
-        patch_libdevice()
+        libdevice.patch_libdevice()
 
     def _wrap_run(self) -> None:
         original = interpreter.InterpretedFunction.run
@@ -87,7 +87,7 @@ class Interpreter:
         def run(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
             if warmup:
                 return None
-            _refuse_unknown(kwargs, inspect.signature(self.fn).parameters)
+            launches.refuse_unknown(kwargs, inspect.signature(self.fn).parameters)
             witness._note_launch(self, args, kwargs)
             if witness.noop:
                 return None
@@ -125,16 +125,17 @@ class Interpreter:
                 trace = error.__traceback__
                 while trace.tb_next is not None:
                     trace = trace.tb_next
-                if trace.tb_frame.f_code.co_filename == interpreter.__file__:
+                if trace.tb_frame.f_code.co_filename in (interpreter.__file__, libdevice.__file__):
                     self.unsupported = str(error)
             error = error.__cause__
 
     def _keep_globals_clean(self) -> None:
-        """The interpreter pours its own globals (numpy, inspect) into the candidate's module; give it a copy instead."""
+        """The interpreter pours its globals (numpy, inspect) into the candidate's module; give it what it needs."""
+        needed = {name: vars(interpreter)[name] for name in _REWRITTEN if name in vars(interpreter)}
 
         def compile_and_exec(self: Any, transformed: Any) -> Any:
             code = compile(transformed, filename=self.filename, mode="exec")
-            scope = {**vars(interpreter), **self.fn.__globals__}
+            scope = {**self.fn.__globals__, **needed}
             local = {**self.kwargs}
             exec(code, scope, local)
             return local[self.fn.__name__]
@@ -179,17 +180,19 @@ class Interpreter:
         verb = name.removeprefix("create_").removeprefix("masked_").replace("_", " ")
         witness = self
 
-        def access(builder: Any, *args: Any) -> Any:
+        def access(builder: Any, *args: Any, **more: Any) -> Any:
             pointers = args[pointer_at]
-            mask = None if mask_at is None else args[mask_at].data
-            element = pointers.get_element_ty()
-            itemsize = max(1, element.primitive_bitwidth // 8)
-            real = witness._translate(pointers.data, mask, itemsize, verb)
             changed = list(args)
+            mask = None
+            if mask_at is not None:
+                # A vector mask & a scalar condition comes as integers; triton 3.6 passes descriptors' masks bare.
+                given = args[mask_at]
+                mask = (given if isinstance(given, np.ndarray) else given.data).astype(np.bool_, copy=False)
+                changed[mask_at] = interpreter.TensorHandle(mask, tl.int1)
+            itemsize = max(1, pointers.get_element_ty().primitive_bitwidth // 8)
+            real = witness._translate(pointers.data, mask, itemsize, verb)
             changed[pointer_at] = interpreter.TensorHandle(real, pointers.dtype)
-            if mask_at is not None and mask.dtype != np.bool_:  # a vector mask & a scalar condition comes as integers
-                changed[mask_at] = interpreter.TensorHandle(mask.astype(np.bool_), tl.int1)
-            return original(builder, *changed)
+            return original(builder, *changed, **more)
 
         return access
 
@@ -239,8 +242,6 @@ class Interpreter:
 
     def _argument_name(self, space: _Space) -> str:
         """The kernel parameter whose value is this space's base."""
-        import sys
-
         frame: Any = sys._getframe(1)
         while frame is not None:
             if frame.f_code.co_name == self._kernel and frame.f_code.co_filename == self.filename:
@@ -267,7 +268,7 @@ class Interpreter:
         def run(self: Any, *args: Any, **kwargs: Any) -> Any:
             self.nargs = dict(zip(self.arg_names, args, strict=False))
             configs = self.prune_configs(kwargs) if len(self.configs) > 1 else self.configs
-            config = configs[witness.config_index % len(configs)]
+            config = self.best_config = configs[witness.config_index % len(configs)]
             if config.pre_hook is not None:
                 config.pre_hook({**self.nargs, **kwargs, **config.all_kwargs()})
             result = self.fn.run(*args, **{**kwargs, **config.all_kwargs()})
@@ -275,20 +276,3 @@ class Interpreter:
             return result
 
         return run
-
-
-@functools.cache
-def _launch_options() -> frozenset[str]:
-    """Every keyword a real launch understands besides the kernel's own parameters."""
-    names = {"grid", "warmup", "num_warps", "num_stages", "num_ctas", "debug", "sanitize_overflow", "instrumentation_mode"}
-    for backend, options in (("nvidia", "CUDAOptions"), ("amd", "HIPOptions")):
-        module = importlib.import_module(f"triton.backends.{backend}.compiler")
-        names |= {entry.name for entry in dataclasses.fields(getattr(module, options))}
-    return frozenset(names)
-
-
-def _refuse_unknown(kwargs: dict[str, Any], parameters: Any) -> None:
-    """The interpreter drops keywords it does not know; the compiler refuses them, so a launch must fail here too."""
-    unknown = [key for key in kwargs if key not in parameters and key not in _launch_options()]
-    if unknown:
-        raise KeyError(f"Keyword argument {unknown[0]} was specified but unrecognised")

@@ -7,8 +7,8 @@ work, determinism, time. A bad candidate is a verdict; a broken judge or task is
 from __future__ import annotations
 
 import secrets
-from contextlib import contextmanager
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from autotriton.errors import PrerequisiteError, TaskError
 from autotriton.judge import trial as trials
@@ -16,12 +16,15 @@ from autotriton.judge.channel import ChannelError
 from autotriton.judge.options import JudgeOptions
 from autotriton.judge.processes import Processes, ReferenceClient
 from autotriton.judge.sandbox.limits import Limits
-from autotriton.judge.targets import first_error, parse_targets
+from autotriton.judge.targets import parse_targets, unmeasured
 from autotriton.judge.trial import Bench, Decided, Progress, Trial
 from autotriton.types import Kernel, Outcome, Task, Tier, Verdict
 
+Alone = Callable[[], AbstractContextManager[None]]
 _INTERPRETER_ELEMENTS = 1 << 22
 """Beyond this many input and output elements the interpreter takes minutes: it runs about 10^6 elements a second."""
+_BOUNDS_ELEMENTS = 1 << 18
+"""Up to this many, a second or so in the interpreter, the bounds of every access are checked on a GPU machine too."""
 _COMPILE_TIMEOUT_S = 300.0
 
 
@@ -45,19 +48,22 @@ class Judge:
     def close(self) -> None:
         self.processes.close()
 
-    def judge(self, task: Task, code: str, progress: Progress | None = None) -> Verdict:
-        """The verdict on one candidate. Raises TaskError, PrerequisiteError or JudgeError, never for the candidate."""
+    def judge(self, task: Task, code: str, progress: Progress | None = None, *, alone: Alone = nullcontext) -> Verdict:
+        """The verdict on one candidate. Raises TaskError, PrerequisiteError or JudgeError, never for the candidate.
+
+        `alone` is entered around whatever needs the GPU to itself.
+        """
         trial = Trial(task, code, self.options, self.processes, progress or (lambda _: None))
         tier = self.options.tier or Tier.RUN
         try:
             trials.gate(trial)
             if tier is Tier.RULES:
                 return trial.verdict(Outcome.CORRECT, Tier.RULES, "passes the rules; nothing was run")
-            return self._run(trial, tier)
+            return self._run(trial, tier, alone)
         except Decided as decided:
             return trial.verdict(decided.outcome, decided.tier, decided.message)
 
-    def _run(self, trial: Trial, tier: Tier) -> Verdict:
+    def _run(self, trial: Trial, tier: Tier, alone: Alone) -> Verdict:
         device = self.processes.device(self.options.device)
         if tier is Tier.TIME and device != "cuda":
             raise PrerequisiteError("timing needs a CUDA device and none was found", hint="use --tier run, or a GPU machine")
@@ -68,11 +74,20 @@ class Judge:
             return self._without_gpu(trial, reference, tier)
         with self.bench(trial, reference, "cuda", Tier.RUN) as bench:
             trials.correctness(bench)
+        if reference.about["elements"] <= _BOUNDS_ELEMENTS and not self.options.trust_candidate:
+            self._check_bounds(trial)
         if tier is Tier.TIME:
             from autotriton.judge import timing
 
-            timing.measure(trial, reference, self)
+            with alone():
+                timing.measure(trial, reference, self)
         return trial.verdict(Outcome.CORRECT, tier, "correct on the GPU in every case, and Triton did the work")
+
+    def _check_bounds(self, trial: Trial) -> None:
+        with trial.stage("bounds"):
+            reference = self.processes.reference(trial.task, "cpu", seed=self.seed, cases=1, admit=False)
+            with self.bench(trial, reference, "cpu", Tier.INTERPRET) as bench:
+                trials.bounds(bench)
 
     def _without_gpu(self, trial: Trial, reference: ReferenceClient, tier: Tier) -> Verdict:
         """Interpreter at the task's own shapes, then cross-compilation of what was launched."""
@@ -110,7 +125,7 @@ class Judge:
         """A candidate's process, loaded; gone again whatever happens."""
         interpret = device == "cpu"
         number, session, descriptors = reference.session(timed=tier is Tier.TIME)
-        process = self.processes.server(interpret=interpret).spawn("candidate", trials.candidate_limits(device, self.options))
+        process = self.processes.server(interpret=interpret).spawn("candidate", trials.candidate_limits(device, self.options, self.processes))
         bench = Bench(trial, reference, device, tier, process, number)
         try:
             with trial.stage("load"):
@@ -121,7 +136,9 @@ class Judge:
 
             for descriptor in descriptors:
                 os.close(descriptor)
-            process.end()
+            if process.end(timeout_s=3).reason == "stuck":
+                trial.stuck = True
+                self.processes.note_stuck(process)
             reference.ask("close", number)
 
     def _compile(self, trial: Trial) -> None:
@@ -143,13 +160,18 @@ class Judge:
         self._take_compiled(trial, [Kernel.model_validate(kernel) for kernel in answer["kernels"]])
 
     def _take_compiled(self, trial: Trial, compiled: list[Kernel]) -> None:
+        """A kernel that no target compiles is refused; one that some targets refuse is noted."""
         for kernel in compiled:
             launches = trial.kernels[kernel.name].launches if kernel.name in trial.kernels else kernel.launches
             trial.kernels[kernel.name] = kernel.model_copy(update={"launches": launches})
-        missing = sorted({str(launch["kernel"]) for launch in trial.launches} - {kernel.name for kernel in compiled})
-        problem = first_error(compiled) or (f"kernel `{missing[0]}` could not be found for compiling" if missing else None)
-        if problem:
-            raise Decided(Outcome.COMPILE_ERROR, Tier.COMPILE, problem)
+            errors = [f"{target.arch}: {target.error}" for target in kernel.targets if target.error is not None]
+            if not kernel.targets:
+                text = f"kernel `{kernel.name}` cannot be found in the module: define kernels at module level"
+                raise Decided(Outcome.COMPILE_ERROR, Tier.COMPILE, text)
+            if len(errors) == len(kernel.targets):
+                raise Decided(Outcome.COMPILE_ERROR, Tier.COMPILE, f"kernel `{kernel.name}` does not compile for {errors[0]}")
+            trial.notes += [f"kernel `{kernel.name}` does not compile for {error}" for error in errors]
+        trial.notes += [note for note in unmeasured(compiled) if note not in trial.notes]
 
 
 def judge(task: Task, code: str, options: JudgeOptions | None = None, *, progress: Progress | None = None) -> Verdict:

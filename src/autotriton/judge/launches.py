@@ -10,12 +10,14 @@ Not covered: constants of other types (an enum, an object); `rebuild` then raise
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import importlib
 import json
 import math
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 Launch = dict[str, Any]
@@ -75,6 +77,13 @@ def options_of(launch: Launch) -> dict[str, Any]:
     common = {name: launch.get(name) for name in _COMMON_OPTIONS}
     named = {**common, **launch.get("options", {})}
     return {name: decode(value, _no_functions) for name, value in named.items() if value is not None}
+
+
+def refuse_unknown(kwargs: Mapping[str, object], parameters: Iterable[str]) -> None:
+    """The interpreter drops keywords it does not know; the compiler refuses them, so a launch must fail here too."""
+    unknown = [key for key in kwargs if key not in frozenset(parameters) and key not in _launch_options()]
+    if unknown:
+        raise KeyError(f"Keyword argument {unknown[0]} was specified but unrecognised")
 
 
 @dataclass(frozen=True)
@@ -217,8 +226,13 @@ def _is_jit(value: object) -> bool:
 
 def _storage_bytes(value: Any) -> int:
     base = getattr(value, "base", value)  # triton.reinterpret wraps a tensor
-    storage = getattr(base, "untyped_storage", None)
-    return int(storage().nbytes()) if storage is not None else _MAX_INT_32 + 1
+    if not hasattr(base, "untyped_storage"):
+        return _MAX_INT_32 + 1
+    import torch
+
+    if isinstance(base, torch.Tensor):  # past the candidate's process, where the method itself is closed
+        return int(torch._C.TensorBase.untyped_storage(base).nbytes())
+    return int(base.untyped_storage().nbytes())
 
 
 def _seen(param: Any, launch: Launch) -> tuple[Any, Any, Any]:
@@ -258,3 +272,22 @@ def _named(fields: dict[str, Any]) -> Any:
 
 def _no_functions(name: str) -> object:
     raise CannotRebuild(f"the function {name} is not a compiler option")
+
+
+@functools.cache
+def _launch_options() -> frozenset[str]:
+    """Every keyword a real launch understands besides the kernel's own parameters."""
+    names = {
+        "grid",
+        "warmup",
+        "num_warps",
+        "num_stages",
+        "num_ctas",
+        "debug",
+        "sanitize_overflow",
+        "instrumentation_mode",
+    }
+    for backend, options in (("nvidia", "CUDAOptions"), ("amd", "HIPOptions")):
+        module = importlib.import_module(f"triton.backends.{backend}.compiler")
+        names |= {entry.name for entry in fields(getattr(module, options))}
+    return frozenset(names)

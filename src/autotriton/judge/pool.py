@@ -12,7 +12,8 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 from autotriton.errors import AutoTritonError, TaskError
 from autotriton.judge.judge import Judge
@@ -61,6 +62,17 @@ class GpuLock:
         with self._condition:
             self._exclusive = False
             self._condition.notify_all()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """For a thread that shares: have the GPU alone for a while, then share again."""
+        self.unshare()
+        self.seize()
+        try:
+            yield
+        finally:
+            self.release()
+            self.share()
 
 
 def judge_many(jobs: Iterable[Job], options: JudgeOptions | None = None, *, workers: int | None = None,
@@ -122,7 +134,7 @@ class _Batch:
     def _with_room(self, task: Task, code: str) -> Verdict:
         """A reference that did not fit beside others is tried again alone, with the others' memory given back."""
         try:
-            return self._verdict(task, code)
+            return self._shared(task, code)
         except TaskError as error:
             if "does not fit into memory" not in str(error) or self.workers == 1:
                 raise
@@ -133,27 +145,25 @@ class _Batch:
         finally:
             self.lock.release()
 
-    def _verdict(self, task: Task, code: str) -> Verdict:
-        options = self.judge.options
-        if options.tier is not Tier.TIME:
-            return self._shared(self.judge, task, code)
-        untimed = Judge(replace(options, tier=Tier.RUN), processes=self.judge.processes, seed=self.judge.seed)
-        verdict = self._shared(untimed, task, code)
-        return self._alone(lambda: self.judge.judge(task, code)) if verdict.accepted else verdict
-
-    def _shared(self, judge: Judge, task: Task, code: str) -> Verdict:
+    def _shared(self, task: Task, code: str) -> Verdict:
+        judge, processes = self.judge, self.judge.processes
         self.lock.share()
         try:
-            verdict = judge.judge(task, code)
+            stuck_before = processes.stuck()
+            total_before = processes.stuck_total
+            verdict = judge.judge(task, code, alone=self.lock.alone)
         finally:
             self.lock.unshare()
+        others_stuck = stuck_before or processes.stuck_total - total_before > (verdict.tier is not Tier.RULES)
+        # Neighbours may have taken the memory, or held the GPU with an endless kernel: only alone does that count.
         crowded = verdict.outcome is Outcome.RUNTIME_ERROR and "out of memory" in verdict.message
-        # Memory may have been short because of the neighbours: only alone does running out of it count.
-        return self._alone(lambda: judge.judge(task, code)) if crowded and self.workers > 1 else verdict
+        delayed = verdict.outcome is Outcome.TIMED_OUT and others_stuck
+        return self._alone(lambda: judge.judge(task, code)) if self.workers > 1 and (crowded or delayed) else verdict
 
     def _alone(self, run: Callable[[], Verdict]) -> Verdict:
         self.lock.seize()
         try:
+            self.judge.processes.wait_until_free()
             return run()
         finally:
             self.lock.release()

@@ -5,8 +5,12 @@ Thread-safe; everything ends with `close`. The parent that holds this never impo
 
 from __future__ import annotations
 
+import base64
 import itertools
+import shutil
+import tempfile
 import threading
+import time
 from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,6 +77,10 @@ class Processes:
         self._references: OrderedDict[tuple[str, str, int], ReferenceClient] = OrderedDict()
         self._opening: dict[tuple[str, str, int], threading.Lock] = {}
         self._lock = threading.Lock()
+        self._stuck: list[Process] = []
+        self.stuck_total = 0
+        self._seeding = threading.Lock()
+        self._seed_folder: str | None = None
         self._gpu: Gpu | None = None
         self._gpu_known = False
 
@@ -95,6 +103,25 @@ class Processes:
                 self._gpu = Gpu(**answer["gpu"]) if answer.get("gpu") else None
             self._gpu_known = True
         return self._gpu
+
+    def triton_seed(self) -> str | None:
+        """Triton's own GPU helper library, built once by a trusted process instead of by every candidate's."""
+        if self.gpu() is None:
+            return None
+        with self._seeding:
+            if self._seed_folder is None:
+                process = self.server(interpret=False).spawn("seed", Limits(devices=True, allow_processes=True))
+                try:
+                    files = process.channel.receive(120)[0]["files"]
+                except ChannelError as error:
+                    raise JudgeError("Triton cannot start on this GPU", hint=process.end().output[-300:].strip()) from error
+                process.end()
+                self._seed_folder = tempfile.mkdtemp(prefix="autotriton-seed-")
+                for name, content in files.items():
+                    path = Path(self._seed_folder, name)
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.write_bytes(base64.b64decode(content))
+        return self._seed_folder
 
     def device(self, wanted: str) -> str:
         """cpu or cuda, for `auto`, `cpu` or `cuda`."""
@@ -131,8 +158,7 @@ class Processes:
         limits = Limits(deadline_s=24 * 3600, memory_bytes=64 << 30, devices=device == "cuda", allow_processes=True,
                         readable=readable, disk_bytes=4 << 30)  # fmt: skip
         process = self.server(interpret=False).spawn("reference", limits)
-        request = {"do": "open", "task": task.model_dump(mode="json"), "device": device, "seed": seed, "cases": cases,
-                   "admit": admit, "admission_runs": 64}  # fmt: skip
+        request = {"do": "open", "task": task.model_dump(mode="json"), "device": device, "seed": seed, "cases": cases, "admit": admit}  # fmt: skip
         try:
             process.channel.send(request)
             about = process.channel.receive(_OPEN_TIMEOUT_S)[0]
@@ -144,6 +170,23 @@ class Processes:
             process.end()
             raise
         return ReferenceClient(process, about)
+
+    def note_stuck(self, process: Process) -> None:
+        """A process the driver will not let go of; its neighbours may have been late because of it."""
+        with self._lock:
+            self.stuck_total += 1
+            self._stuck.append(process)
+
+    def stuck(self) -> int:
+        """How many are stuck right now."""
+        with self._lock:
+            self._stuck = [process for process in self._stuck if not process.gone(0.01)]
+            return len(self._stuck)
+
+    def wait_until_free(self, timeout_s: float = 600.0) -> None:
+        deadline = time.monotonic() + timeout_s
+        while self.stuck() and time.monotonic() < deadline:
+            time.sleep(0.5)
 
     def forget(self, task: Task) -> None:
         """End a task's references and give their memory back."""
@@ -163,6 +206,8 @@ class Processes:
         for server in self._servers.values():
             server.close()
         self._servers.clear()
+        if self._seed_folder is not None:
+            shutil.rmtree(self._seed_folder, ignore_errors=True)
 
 
 def _raise_if_error(answer: dict[str, Any]) -> None:
@@ -190,3 +235,17 @@ def device_main(control: Any) -> None:
         found = {"name": p.name, "capability": f"{p.major}.{p.minor}", "memory_bytes": p.total_memory,
                  "l2_bytes": getattr(p, "L2_cache_size", 0) or 64 << 20, "processors": p.multi_processor_count}  # fmt: skip
     Channel(control).send({"gpu": found})
+
+
+def seed_main(control: Any) -> None:
+    """Role of the process that makes Triton build its GPU helper library, and sends it home."""
+    import os
+
+    import torch
+    from triton.runtime import driver
+
+    torch.cuda.init()
+    driver.active.get_current_device()
+    root = Path(os.environ["TRITON_CACHE_DIR"])
+    files = {str(path.relative_to(root)): base64.b64encode(path.read_bytes()).decode() for path in root.rglob("*") if path.is_file()}
+    Channel(control).send({"files": files})

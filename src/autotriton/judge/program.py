@@ -27,6 +27,8 @@ from autotriton.types import Mode, Task
 
 FILENAME = "<task>"
 Leaf = Tensor | float | int | bool | str | None
+Model = Callable[..., Any]
+"""A module, or a plain function that is its own model."""
 
 
 @dataclass(frozen=True)
@@ -62,10 +64,7 @@ class Program:
         """The model with the parameters this seed gives it; a plain function is its own model."""
         if not inspect.isclass(self.entry):
             return self.entry
-        seed_everything(seed)
-        with self._calling("get_init_inputs"):
-            given: Any = getattr(self.module, "get_init_inputs", tuple)()
-            args, kwargs = _split(given, pair=(list, tuple))
+        args, kwargs = self.init_arguments(seed)
         with self._calling(f"{self.task.entry}.__init__"), torch.no_grad():
             built: Any = self.entry(*args, **kwargs)
             if isinstance(built, nn.Module):
@@ -73,12 +72,19 @@ class Program:
         model: Callable[..., Any] = built
         return model
 
+    def init_arguments(self, seed: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """What the task's class is constructed with; its generators stand where this leaves them."""
+        seed_everything(seed)
+        with self._calling("get_init_inputs"):
+            given: Any = getattr(self.module, "get_init_inputs", tuple)()
+            return _call_arguments(given, pair=(list, tuple))
+
     def draw(self, seed: int) -> Inputs:
         """One set of inputs, on the device, outside autograd."""
         get_inputs = self._attribute("get_inputs")
         seed_everything(seed)
         with self._calling("get_inputs"), torch.no_grad():
-            args, kwargs = _split(get_inputs(), pair=(tuple,))
+            args, kwargs = _call_arguments(get_inputs(), pair=(tuple,))
             return Inputs(args, kwargs).map(lambda tensor: tensor.detach().to(self.device))
 
     def run(self, model: Callable[..., Any], inputs: Inputs, seed: int = 0) -> Any:
@@ -223,7 +229,7 @@ def _changeable(model: nn.Module) -> list[Tensor]:
     return tensors
 
 
-def _split(given: Any, pair: tuple[type, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _call_arguments(given: Any, pair: tuple[type, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Positional and keyword arguments out of a list, a dict, a single value, or a pair of both."""
     if isinstance(given, Mapping):
         return (), dict(given)

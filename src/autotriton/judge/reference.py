@@ -6,23 +6,28 @@ arenas of its own. What arrives from a candidate here is tensor bytes and their 
 
 from __future__ import annotations
 
+import random
 import socket
+from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.utils._pytree as pytree
 
 from autotriton.errors import TaskError
 from autotriton.judge import arena, blocking, cases, compare, structure
 from autotriton.judge.admission import admit
+from autotriton.judge.answers import Expected
 from autotriton.judge.channel import Channel, ChannelError
-from autotriton.judge.oracle import Expected, cost, expect
-from autotriton.judge.program import Inputs, Leaf, Program, _split, map_tensors, randomise_state, seed_everything, state
+from autotriton.judge.costs import cost
+from autotriton.judge.oracle import expect
+from autotriton.judge.program import Inputs, Leaf, Program, duplicate, map_tensors, randomise_state, state
 from autotriton.judge.rehearsal import Rehearsal, variants_for
 from autotriton.types import Check, Task
 
-_KEPT_BYTES = 2 << 30
-"""Answers are kept between candidates up to this much; larger ones are computed again."""
 _SLACK_BYTES = 1 << 20
+_RUNS, _LARGE_RUNS = 64, 10
+"""Reference runs spent on admission."""
 _LARGE_BYTES = 256 << 20
 """Inputs beyond this are tried on plain draws only."""
 _INDEXING = ("embedding", "index", "index_select", "gather", "take", "embedding_bag")
@@ -53,6 +58,25 @@ def main(control: socket.socket) -> None:
         channel.send(answer, descriptors)
 
 
+@dataclass(frozen=True)
+class Facts:
+    """What is remembered of the first case when its tensors may be gone."""
+
+    operators: tuple[str, ...]
+    random: bool
+    output_bytes: int
+    elements: int
+    dtype: str
+
+    @staticmethod
+    def of(inputs: Inputs, expected: Expected) -> Facts:
+        outputs = [answer.value for answer in expected.outputs]
+        tensors = [leaf for leaf in [*outputs, *inputs.leaves()] if isinstance(leaf, torch.Tensor)]
+        floats = [str(tensor.dtype).split(".")[1] for tensor in tensors if tensor.is_floating_point()]
+        operators = tuple(name if "::" in name else f"aten::{name}" for name in expected.ops)
+        return Facts(operators, expected.random, _bytes(outputs), sum(t.numel() for t in tensors), floats[0] if floats else "float32")
+
+
 class Reference:
     """One task's cases and answers."""
 
@@ -63,19 +87,19 @@ class Reference:
         self.program = Program(self.task, self.device)
         self.input_bytes = _bytes(self.program.draw(self.seed).leaves())
         self.large = self.input_bytes > _LARGE_BYTES
-        self.admission = admit(self.program, self.seed, max_runs=int(request["admission_runs"])) if request["admit"] else None
+        self.admission = admit(self.program, self.seed, max_runs=_LARGE_RUNS if self.large else _RUNS) if request["admit"] else None
         self.models = [self._model(version) for version in range(2)]
         self.specs = [spec for spec in cases.plan(self.seed, int(request["cases"])) if self._usable(spec)]
         self.kept: dict[str, tuple[Inputs, Expected]] = {}
         self.sessions: dict[int, Session] = {}
-        self.expected_first = self._case(0)[1]
+        self.first = Facts.of(*self._case(0))
         self.rehearsal = Rehearsal(self)
 
     @property
     def draws(self) -> list[Inputs]:
         """Plain draws to make timed inputs from; one is enough where they are huge."""
-        numbers = [n for n, spec in enumerate(self.specs) if spec.distribution == cases.DRAW]
-        return [self._case(number)[0] for number in (numbers[:1] if self.large else numbers)]
+        specs = [spec for spec in self.specs if spec.distribution == cases.DRAW]
+        return [self.program.draw(spec.seed) for spec in (specs[:1] if self.large else specs)]
 
     def _model(self, version: int) -> Any:
         """Two sets of weights, so that a snapshot of the first is wrong for the second."""
@@ -88,42 +112,24 @@ class Reference:
 
     def describe(self) -> dict[str, Any]:
         """What the parent needs to know; nothing of it but names, shapes and costs."""
-        model, inputs = self.models[0], self._case(0)[0]
-        spent = cost(self.program, model, inputs)
-        operators = {name.partition("::")[2].split(".")[0] for name in self._operators()}
-        layout = blocking.ALLOCATIONS | blocking.COPIES | blocking.BOOKKEEPING | blocking.HELPERS
-        moves_only = all(blocking.is_allowed(name) for name in self._operators())
-        problems = self.admission
+        spent = cost(self.program, self.models[0], self._case(0)[0])
+        first, admission = self.first, self.admission
+        bases = {name.partition("::")[2].split(".")[0] for name in first.operators}
+        needed = 2 * first.output_bytes if bases & set(_INDEXING) else spent.bytes
         return {
-            "cases": [spec.name for spec in self.specs], "is_function": not isinstance(model, torch.nn.Module),
-            "problems": list(problems.problems) if problems else [], "notes": list(problems.notes) if problems else [],
-            "random": bool(problems.random) if problems else self.expected_first.random,
-            "helpers": sorted(blocking.HELPERS - operators), "moves_only": moves_only and bool(operators & layout),
-            "init": self._pack_init(), "init_seed": self.seed, "flops": spent.flops, "bytes": spent.bytes,
-            "required_bytes": self._required_bytes(spent.bytes, operators), "compute_dtype": self._dtype(),
-            "op_bytes": spent.total.bytes, "op_flops": spent.total.flops, "operators": sorted(operators),
-            "elements": sum(t.numel() for t in [*inputs.leaves(), *(a.value for a in self.expected_first.outputs)] if isinstance(t, torch.Tensor)),
-            "large": self.large,
+            "cases": [spec.name for spec in self.specs], "is_function": not isinstance(self.models[0], torch.nn.Module),
+            "problems": list(admission.problems) if admission else [], "notes": list(admission.notes) if admission else [],
+            "random": bool(admission.random) if admission else first.random, "large": self.large, "elements": first.elements,
+            "helpers": sorted(blocking.HELPERS - bases), "moves_only": bool(bases) and all(map(blocking.is_allowed, first.operators)),
+            "init": self._pack_init(), "init_seed": self.seed, "operators": sorted(bases), "compute_dtype": first.dtype,
+            "flops": spent.flops, "bytes": spent.bytes, "required_bytes": needed, "op_bytes": spent.total.bytes,
+            "op_flops": spent.total.flops,
         }  # fmt: skip
 
-    def _required_bytes(self, everything: int, operators: set[str]) -> int:
-        """What any implementation must move: all of it, or twice the output where inputs are only picked from."""
-        outputs = _bytes([answer.value for answer in self.expected_first.outputs])
-        return 2 * outputs if operators & set(_INDEXING) else everything
-
-    def _dtype(self) -> str:
-        tensors = [*(a.value for a in self.expected_first.outputs), *self._case(0)[0].leaves()]
-        floats = [str(t.dtype) for t in tensors if isinstance(t, torch.Tensor) and t.is_floating_point()]
-        return floats[0].split(".")[1] if floats else "float32"
-
-    def _operators(self) -> list[str]:
-        return [name if "::" in name else f"aten::{name}" for name in self.expected_first.ops]
-
     def _pack_init(self) -> str:
-        seed_everything(self.seed)
         try:
-            given = getattr(self.program.module, "get_init_inputs", tuple)()
-            return structure.pack_plain(map_tensors(lambda tensor: tensor.cpu(), _split(given, pair=(list, tuple))))
+            given = self.program.init_arguments(self.seed)
+            return structure.pack_plain(map_tensors(lambda tensor: tensor.cpu(), given))
         except TaskError:
             raise
         except Exception as error:
@@ -150,14 +156,29 @@ class Reference:
     def _case(self, index: int) -> tuple[Inputs, Expected]:
         spec = self.specs[index]
         if spec.name not in self.kept:
+            if self.large:  # one case at a time: inputs, answer and oracle of a large task are tens of gigabytes
+                self.kept.clear()
             inputs = cases.make(self.program, spec)
             assert inputs is not None
+            if index:
+                inputs = self._with_other_scalars(inputs, spec.seed)
             drawn = spec.distribution == cases.DRAW
-            found = (inputs, expect(self.program, self.models[index % 2], inputs, self.seed, in_domain=drawn))
-            if _size(found[1]) > _KEPT_BYTES:
-                self.kept.clear()
-            self.kept[spec.name] = found
+            self.kept[spec.name] = (inputs, expect(self.program, self.models[index % 2], inputs, self.seed, in_domain=drawn))
+            if self.large and self.device == "cuda":
+                torch.cuda.empty_cache()
         return self.kept[spec.name]
+
+    def _with_other_scalars(self, inputs: Inputs, seed: int) -> Inputs:
+        """Plain float arguments are inputs too: other values in every case but the first, if the task takes them."""
+        factor = 0.6 + 0.8 * random.Random(seed).random()
+        args, kwargs = pytree.tree_map(lambda leaf: leaf * factor if type(leaf) is float else leaf, (inputs.args, inputs.kwargs))
+        changed = Inputs(tuple(args), dict(kwargs))
+        if any(type(leaf) is float for leaf in inputs.leaves()):
+            try:
+                self.program.run(duplicate(self.models[0]), changed.clone(), self.seed)
+            except TaskError:
+                return inputs
+        return changed
 
 
 class Session:
@@ -214,11 +235,14 @@ class Session:
             after = {str(key): arena.view(self.outputs, arena.Slot.from_json(slot)) for key, slot in answer["state"]}
         except (ValueError, KeyError, TypeError) as error:
             return _failed(name, f"the returned description is malformed: {error}")
-        same = self._same_as_last(got) if request.get("repeat") else None
-        self.last = tuple(leaf.clone() for leaf in got if isinstance(leaf, torch.Tensor)) if request.get("remember") else self.last
         if answer["structure"] != expected.structure:
             return _failed(name, f"returned {_shape_of(answer['structure'])}, expected {_shape_of(expected.structure)}")
         values = compare.compare(expected, got, name)
+        same = None
+        if values.passed:  # of the right shape, so no larger than the reference's own answer
+            tensors = [leaf for leaf in got if isinstance(leaf, torch.Tensor)]
+            same = self._same_as_last(tensors) if request.get("repeat") else None
+            self.last = tuple(leaf.clone() for leaf in tensors) if request.get("remember") else self.last
         problem = self._side_effects(index, inputs, expected, answer, after)
         if values.passed and problem:
             values = values.model_copy(update={"passed": False, "detail": problem})
@@ -230,8 +254,7 @@ class Session:
         value: Leaf = leaf["value"]
         return value
 
-    def _same_as_last(self, got: list[Leaf]) -> bool:
-        now = [leaf for leaf in got if isinstance(leaf, torch.Tensor)]
+    def _same_as_last(self, now: list[torch.Tensor]) -> bool:
         return len(now) == len(self.last) and all(_bits_equal(a, b) for a, b in zip(now, self.last, strict=True))
 
     def _side_effects(self, index: int, inputs: Inputs, expected: Expected, answer: dict[str, Any], after: dict[str, torch.Tensor]) -> str:
@@ -294,10 +317,6 @@ def _bits_equal(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 def _bytes(leaves: list[Any]) -> int:
     return sum(leaf.numel() * leaf.element_size() for leaf in leaves if isinstance(leaf, torch.Tensor))
-
-
-def _size(expected: Expected) -> int:
-    return _bytes([tensor for answer in expected.outputs for tensor in (answer.value, answer.oracle)])
 
 
 def _shape_of(described: Any) -> str:

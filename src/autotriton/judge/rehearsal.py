@@ -123,8 +123,6 @@ class Performance:
             return self.watch.warm_up(calls) if request["phase"] == "warm" else self.watch.block(calls)
 
     def _call(self, call: dict[str, Any]) -> Callable[[], Any]:
-        slots = {int(index): arena.Slot.from_json(slot) for index, slot in call["inputs"]}
-        leaves = {index: arena.view(self.session.inputs, slot) for index, slot in slots.items()}
-        args, kwargs = structure.unpack(call["call"], leaves)
+        args, kwargs = structure.unpack(call["call"], self.session.place(call["inputs"])[1])
         model = self.session.model
         return lambda: model(*args, **kwargs)

@@ -16,20 +16,22 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from autotriton.judge.arena import span_bytes
 from autotriton.judge.blocking_names import is_compute
-from autotriton.judge.oracle import op_cost
+from autotriton.judge.costs import op_cost
 
-_UNWRITTEN = frozenset("empty empty_like empty_strided empty_permuted new_empty new_empty_strided".split())
-_WRITTEN = frozenset("zeros zeros_like new_zeros ones ones_like new_ones full full_like new_full".split())
+_UNWRITTEN = frozenset(["empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"])
+_WRITTEN = frozenset(
+    ["zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones", "full", "full_like", "new_full"]
+)
 _GUARD = 4096
 _LARGEST_FENCED = 1 << 30  # bytes; beyond it a second copy would cost more memory than it proves
 POISONS = (float("nan"), -30111.0)
 
 
-class Watch(TorchDispatchMode):
+class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts operators and fences allocations while it is on; `violations` after the run names broken fences."""
 
     def __init__(self, poison: int, *, count_cost: bool = False) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.operators: Counter[str] = Counter()
         self.moved_bytes: Counter[str] = Counter()
         """Bytes written by each operator, largest output counted."""
@@ -38,6 +40,10 @@ class Watch(TorchDispatchMode):
         self._poison, self._counting = poison, count_cost
         self._fences: list[tuple[torch.Tensor, int, int]] = []
         self.ranges = Ranges()
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # else the first op imports all of torch._dynamo, two seconds
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None) -> Any:
         name = str(func.name())

@@ -89,11 +89,13 @@ class Session:
         self.watch: Watch | None = None
         self.previous: list[torch.Tensor] = []
         self.model: Any = None
+        self._views: dict[arena.Slot, torch.Tensor] = {}
         self.performance: Performance | None = None
 
     # --- loading ----------------------------------------------------------------------------------------
 
     def load(self, request: dict[str, Any]) -> dict[str, Any]:
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = bool(request["tf32"])
         module = load_module(str(request["code"]))
         args, kwargs = structure.unpack(request["init"], {})
         torch.manual_seed(int(request["init_seed"]))
@@ -154,15 +156,23 @@ class Session:
     def run(self, request: dict[str, Any]) -> dict[str, Any]:
         """One forward on the arena's current content; outputs and state go to the other arena."""
         self.load_state(request["state"])
-        slots = {int(index): arena.Slot.from_json(slot) for index, slot in request["inputs"]}
-        leaves = {index: arena.view(self.inputs, slot) for index, slot in slots.items()}
+        slots, leaves = self.place(request["inputs"])
         args, kwargs = structure.unpack(request["call"], leaves)
         self.watch = Watch(int(request["poison"]), count_cost=self.policy == "mixed")
         self._prepare_witness(request, leaves, slots)
         with torch.no_grad(), self.watch:
-            result = self.model(*args, **kwargs)
+            for _ in range(int(request.get("times", 1))):
+                result = self.model(*args, **kwargs)
         self._synchronize()
         return self.hand_over(result, leaves)
+
+    def place(self, inputs: list[list[Any]]) -> tuple[dict[int, arena.Slot], dict[int, torch.Tensor]]:
+        """Input tensors over the arena. The same slot is the same tensor object in every call, with other content."""
+        slots = {int(index): arena.Slot.from_json(slot) for index, slot in inputs}
+        for slot in slots.values():
+            if slot not in self._views:
+                self._views[slot] = arena.view(self.inputs, slot)
+        return slots, {index: self._views[slot] for index, slot in slots.items()}
 
     def _prepare_witness(self, request: dict[str, Any], leaves: dict[int, torch.Tensor], slots: dict[int, arena.Slot]) -> None:
         self.witness.noop = bool(request["noop"])

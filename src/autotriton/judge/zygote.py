@@ -24,7 +24,7 @@ def _roles() -> dict[str, Callable[[socket.socket], None]]:
     from autotriton.judge.sandbox import probes
 
     return {"candidate": worker.main, "reference": reference.main, "compile": compiling.main, "probe": probes.main,
-            "device": processes.device_main}  # fmt: skip
+            "device": processes.device_main, "seed": processes.seed_main}  # fmt: skip
 
 
 def _preload() -> None:
@@ -36,6 +36,9 @@ def _preload() -> None:
     import triton.language
     import triton.runtime.interpreter
 
+    from autotriton.judge.targets import warm_up
+
+    warm_up()
     assert numpy and triton
     assert not torch.cuda.is_initialized()
 

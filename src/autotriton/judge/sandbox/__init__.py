@@ -49,20 +49,22 @@ def _works(attempt: object) -> bool:
     if pid == 0:
         try:
             attempt()
-        except BaseException:  # any refusal means: not available
+        except BaseException:  # noqa: BLE001 - any refusal means: not available
             os._exit(1)
         os._exit(0)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
 def _try_namespaces() -> None:
-    flags = syscalls.CLONE_NEWUSER | syscalls.CLONE_NEWPID | syscalls.CLONE_NEWNET | syscalls.CLONE_NEWNS
+    flags = syscalls.CLONE_NEWUSER | syscalls.CLONE_NEWPID | syscalls.CLONE_NEWNET
     uid, gid = os.getuid(), os.getgid()
     syscalls.unshare(flags)
     syscalls.map_user(uid, gid)
     pid = os.fork()  # the first process of the new pid namespace can mount its /proc; some containers refuse that
     if pid == 0:
+        syscalls.unshare(syscalls.CLONE_NEWNS)
         syscalls.mount_private()
+        syscalls.mount_readonly()
         syscalls.mount_proc()
         os._exit(0)
     if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) != 0:
@@ -70,4 +72,10 @@ def _try_namespaces() -> None:
 
 
 def _try_bwrap() -> None:
-    os.execvp("bwrap", ["bwrap", "--ro-bind", "/", "/", "--unshare-all", "--die-with-parent", "true"])
+    """bwrap is the outer wall; the namespaces of each process are made inside it."""
+    source = "from autotriton.judge import sandbox; sandbox._try_namespaces()"
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    walls = ["--dev-bind", "/", "/", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--new-session"]
+    command = ["bwrap", *walls, "--setenv", "PYTHONPATH", path, sys.executable, "-c", source]
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    os.execvp("bwrap", command)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 import sysconfig
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/sys", "/proc", "/opt/rocm")
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/sys", "/opt/rocm")
 _ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "passwd", "group", "nsswitch.conf", "alternatives")
+# Of the machine's own /proc: what C libraries, torch and the CUDA driver read, and nothing of any other process.
+_PROC = ("self", "cpuinfo", "meminfo", "stat", "version", "filesystems", "devices", "modules", "driver", "loadavg",
+         "sys/kernel/osrelease", "sys/vm/overcommit_memory", "sys/vm/max_map_count", "sys/kernel/random")  # fmt: skip
+_HOME = Path(os.path.expanduser("~")).resolve()  # at import: later, inside the sandbox, HOME names another folder
 _DEVICES = ("null", "zero", "full", "random", "urandom", "kfd", "dri")
 
 
@@ -19,7 +25,7 @@ class Limits:
 
     deadline_s: float = 60.0
     memory_bytes: int = 6 << 30
-    """Private memory beyond what the fork server already holds."""
+    """Memory beyond what the fork server already holds, mapped shared memory included."""
     disk_bytes: int = 512 << 20
     """Size of the private tmpfs: the only place that can be written."""
     processes: int = 64
@@ -30,6 +36,8 @@ class Limits:
     """Triton on a GPU starts ptxas and a C compiler; the interpreter starts nothing."""
     devices: bool = False
     """GPU device files are visible."""
+    triton_seed: str | None = None
+    """A folder with parts of a Triton cache that every process would build anew; copied, never shared."""
     readable: tuple[str, ...] = ()
     """Folders readable besides the Python runtime; the reference's own imports."""
 
@@ -54,7 +62,21 @@ def runtime_paths() -> list[str]:
         if location is not None:
             paths.add(str(Path(location).parent if Path(location).name == "__init__.py" else Path(location)))
     paths.update(_site_folders())
+    paths.update(_compiler_folders())
     return sorted(path for path in paths if path)
+
+
+def _compiler_folders() -> list[str]:
+    """Where the C compiler lives that Triton builds its launchers with, when that is outside the system folders."""
+    found = [shutil.which(name) for name in (os.environ.get("CC", ""), "gcc", "cc", "clang", "as", "ld") if name]
+    folders = {Path(tool).resolve().parent for tool in found if tool} | {Path(tool).parent for tool in found if tool}
+    folders = {folder.parent if folder.name == "bin" and folder.parent != Path("/") else folder for folder in folders}
+    return [str(folder) for folder in folders if not _HOME.is_relative_to(folder)]  # a gcc in ~/bin must not open ~
+
+
+def proc_paths(alone: bool) -> list[str]:
+    """All of /proc where it shows no process from outside; else only its own entry and facts about the machine."""
+    return ["/proc"] if alone else [f"/proc/{name}" for name in _PROC]
 
 
 def _site_folders() -> list[str]:

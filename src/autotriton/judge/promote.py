@@ -1,0 +1,142 @@
+"""The reference run in fp64: widened inputs, parameters, casts and constants, with or without noise on its inputs.
+
+Must stay true: the model and the inputs it is given stay as they were; every run works on copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from autotriton.errors import TaskError
+from autotriton.judge.program import Inputs, Leaf, Model, Program, clone, duplicate, flatten, map_tensors, state
+from autotriton.judge.trace import tensors_of
+
+WIDER = {
+    torch.float16: torch.float64,
+    torch.bfloat16: torch.float64,
+    torch.float32: torch.float64,
+    torch.complex64: torch.complex128,
+}
+_CASTS = {torch.Tensor.float, torch.Tensor.half, torch.Tensor.bfloat16}
+
+
+@dataclass(frozen=True)
+class WideResult:
+    """The leaves, state and inputs after one fp64 run, by answer name."""
+
+    leaves: dict[str, Leaf]
+    exact: bool
+    """Everything floating came out in fp64."""
+
+
+def run_wide(
+    program: Program, model: Model, inputs: Inputs, seed: int, way: int, noise: Noise | None, names: list[str]
+) -> WideResult | None:
+    """One forward pass in fp64, or None where the reference refuses."""
+    wide, given = (
+        wide_model(model),
+        inputs.map(lambda tensor: widen(tensor) if tensor.dtype in WIDER else clone(tensor)),
+    )
+    if noise is not None:
+        given = given.map(noise)
+        for tensor in {tensor.data_ptr(): tensor for tensor in state(wide).values()}.values():
+            tensor.copy_(noise(tensor))
+    try:
+        with _default_dtype(torch.float64), WAYS[way]():
+            result = program.run(wide, given, seed)
+        leaves = flatten(result)[0]
+    except TaskError:
+        return None
+    finally:
+        if program.device.type == "cuda":
+            torch.cuda.empty_cache()
+    found: dict[str, Leaf] = {f"output {index}": leaf for index, leaf in enumerate(leaves)}
+    found |= {f"state {name}": tensor for name, tensor in state(wide).items()}
+    found |= {f"input {index}": leaf for index, leaf in enumerate(given.leaves())}
+    if not all(name in found for name in names):
+        return None
+    kept = {name: found[name] for name in names}
+    return WideResult(kept, exact=all(leaf.dtype in WIDER.values() for leaf in tensors_of(list(kept.values()))))
+
+
+class Promote(TorchFunctionMode):
+    """Makes the reference's own casts and dtype arguments mean fp64; with `tensors`, its stray tensors too."""
+
+    def __init__(self, tensors: bool) -> None:
+        super().__init__()
+        self.tensors = tensors
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in _CASTS:
+            return args[0].double()
+        name = getattr(func, "__name__", "")
+        writes = name.startswith("__i") or name == "__setitem__" or (name.endswith("_") and not name.endswith("__"))
+        args, kwargs = pytree.tree_map(lambda leaf: self._widen(leaf, writes), (tuple(args), kwargs or {}))
+        return func(*args, **kwargs)
+
+    def _widen(self, leaf: Any, writes: bool) -> Any:
+        if isinstance(leaf, torch.dtype):
+            return WIDER.get(leaf, leaf)
+        return widen(leaf) if self.tensors and not writes and isinstance(leaf, Tensor) else leaf
+
+
+class Noise:
+    """x -> x * (1 + unit * xi), xi in {-1, 1}."""
+
+    def __init__(self, unit: float, device: torch.device, seed: int, keep_whole: bool) -> None:
+        self.unit = unit
+        self.keep_whole = keep_whole
+        self.generator = torch.Generator(device=device).manual_seed(seed % 2**63)
+
+    def __call__(self, tensor: Tensor) -> Tensor:
+        if not tensor.is_floating_point() or (self.keep_whole and bool((tensor == tensor.round()).all())):
+            return tensor
+        xi = torch.randint(0, 2, tensor.shape, generator=self.generator, device=tensor.device, dtype=torch.int8)
+        return xi.to(torch.float64).mul_(2 * self.unit).add_(1.0 - self.unit).mul_(tensor)
+
+
+WAYS: tuple[Callable[[], AbstractContextManager[Any]], ...] = (
+    lambda: Promote(tensors=False),
+    lambda: Promote(tensors=True),
+    nullcontext,
+)
+
+
+def wide_model(model: Model) -> Model:
+    copy = duplicate(model)
+    if isinstance(copy, nn.Module):
+        copy.double()
+        for layer in copy.modules():
+            for name, value in list(vars(layer).items()):
+                if name not in {"_parameters", "_buffers", "_modules"} and _holds_narrow(value):
+                    vars(layer)[name] = map_tensors(widen, value)
+    return copy
+
+
+def _holds_narrow(value: Any) -> bool:
+    """A plain attribute (a tensor, or a container of tensors) that `Module.double` leaves behind."""
+    return isinstance(value, Tensor | list | tuple | dict) and any(
+        leaf.dtype in WIDER for leaf in tensors_of(pytree.tree_leaves(value))
+    )
+
+
+def widen(tensor: Tensor) -> Tensor:
+    return tensor.to(WIDER.get(tensor.dtype, tensor.dtype))
+
+
+@contextmanager
+def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
