@@ -46,6 +46,12 @@ class Arena(Protocol):
     bytes: torch.Tensor
     descriptor: int
 
+    def pull(self) -> None:
+        """Make the other side's writes visible here."""
+
+    def push(self) -> None:
+        """Make writes here visible to the other side."""
+
     def close(self) -> None: ...
 
 
@@ -53,8 +59,12 @@ def create(size: int, device: str) -> Arena:
     return CudaArena.create(size) if device == "cuda" else HostArena.create(size)
 
 
-def attach(descriptor: int, size: int, device: str) -> Arena:
-    return CudaArena.attach(descriptor, size) if device == "cuda" else HostArena.attach(descriptor, size)
+def attach(descriptor: int, size: int, device: str, *, shared_on: str) -> Arena:
+    """The arena as this process sees it on `device`, wherever the other side made it."""
+    if shared_on == "cuda":
+        return CudaArena.attach(descriptor, size)
+    host = HostArena.attach(descriptor, size)
+    return host if device == "cpu" else Mirror(host)
 
 
 def span_bytes(shape: Sequence[int], stride: Sequence[int], itemsize: int) -> int:
@@ -131,10 +141,33 @@ class HostArena:
     def attach(descriptor: int, size: int) -> HostArena:
         return HostArena(descriptor, size)
 
+    def pull(self) -> None:
+        """Shared memory: nothing to do."""
+
+    def push(self) -> None:
+        """Shared memory: nothing to do."""
+
     def close(self) -> None:
         """Give the memory back. The mapping goes when the last tensor over it does."""
         self.bytes = torch.empty(0, dtype=torch.uint8)
         os.close(self.descriptor)
+
+
+class Mirror:
+    """Device memory that stands for a host arena: small tasks need no second process on the GPU."""
+
+    def __init__(self, host: HostArena) -> None:
+        self.host, self.descriptor = host, host.descriptor
+        self.bytes = torch.empty(host.bytes.numel(), dtype=torch.uint8, device="cuda")
+
+    def pull(self) -> None:
+        self.bytes.copy_(self.host.bytes)
+
+    def push(self) -> None:
+        self.host.bytes.copy_(self.bytes)
+
+    def close(self) -> None:
+        self.host.close()
 
 
 class _Location(ctypes.Structure):
@@ -192,6 +225,12 @@ class CudaArena:
         handle = ctypes.c_uint64()
         _check(_driver().cuMemImportFromShareableHandle(ctypes.byref(handle), ctypes.c_void_p(descriptor), _POSIX_DESCRIPTOR), "cuMemImport")
         return CudaArena(handle.value, descriptor, size)
+
+    def pull(self) -> None:
+        """Shared memory: nothing to do."""
+
+    def push(self) -> None:
+        """Shared memory: nothing to do."""
 
     def _call(self, name: str, *arguments: object) -> None:
         _check(getattr(self._driver, name)(*arguments), name)

@@ -8,6 +8,7 @@ trusted to untrusted.
 from __future__ import annotations
 
 import json
+import os
 import socket
 import struct
 import time
@@ -36,39 +37,43 @@ class Channel:
         data = _HEADER.pack(len(body), len(descriptors)) + body
         try:
             sent = socket.send_fds(self.socket, [data], list(descriptors)) if descriptors else self.socket.send(data)
-            self.socket.sendall(data[sent:])
+            if sent < len(data):
+                self.socket.sendall(data[sent:])
         except OSError as error:
             raise ChannelError(f"could not send: {error}") from error
 
     def receive(self, timeout_s: float | None = None) -> tuple[dict[str, Any], list[int]]:
+        """The next message and the descriptors beside it; a refused message leaves none open."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        header, descriptors = self._read(_HEADER.size, deadline, want_descriptors=True)
-        size, count = _HEADER.unpack(header)
-        if size > MAX_MESSAGE or count > 16:
-            raise ChannelError(f"message of {size} bytes refused")
-        body, more = self._read(size, deadline, want_descriptors=False)
-        descriptors += more
+        descriptors: list[int] = []
         try:
-            message = json.loads(body)
-        except ValueError as error:
-            raise ChannelError("message is not JSON") from error
-        if not isinstance(message, dict) or len(descriptors) != count:
-            raise ChannelError("malformed message")
+            size, count = _HEADER.unpack(self._read(_HEADER.size, deadline, descriptors))
+            if size > MAX_MESSAGE or count > 16:
+                raise ChannelError(f"message of {size} bytes refused")
+            message = _parsed(self._read(size, deadline, None))
+            if len(descriptors) != count:
+                raise ChannelError("malformed message")
+        except ChannelError:
+            _close_all(descriptors)
+            raise
         return message, descriptors
 
     def ask(self, message: dict[str, Any], timeout_s: float | None = None) -> dict[str, Any]:
         self.send(message)
-        return self.receive(timeout_s)[0]
+        answer, descriptors = self.receive(timeout_s)
+        _close_all(descriptors)
+        return answer
 
-    def _read(self, size: int, deadline: float | None, want_descriptors: bool) -> tuple[bytes, list[int]]:
-        data, descriptors = bytearray(), []
+    def _read(self, size: int, deadline: float | None, descriptors: list[int] | None) -> bytes:
+        """Exactly `size` bytes; descriptors that come with the first of them are added to the list."""
+        data = bytearray()
         while len(data) < size:
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 raise Late("no answer in time")
             self.socket.settimeout(left)
             try:
-                if want_descriptors and not data:
+                if descriptors is not None and not data:
                     chunk, received, _, _ = socket.recv_fds(self.socket, size, 16)
                     descriptors += received
                 else:
@@ -80,7 +85,22 @@ class Channel:
             if not chunk:
                 raise ChannelError("the other side closed")
             data += chunk
-        return bytes(data), descriptors
+        return bytes(data)
 
     def close(self) -> None:
         self.socket.close()
+
+
+def _parsed(body: bytes) -> dict[str, Any]:
+    try:
+        message = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise ChannelError("message is not JSON") from error
+    if not isinstance(message, dict):
+        raise ChannelError("malformed message")
+    return message
+
+
+def _close_all(descriptors: list[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)

@@ -19,6 +19,8 @@ from autotriton.judge.channel import Channel, ChannelError
 from autotriton.judge.sandbox.limits import Limits, runtime_paths
 
 _START_TIMEOUT_S = 180.0
+_KEPT = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "LANG", "TZ", "CC", "VIRTUAL_ENV", "TMPDIR", "HOME", "USER")
+_KEPT_PREFIXES = ("CUDA_", "NVIDIA_", "ROCM_", "HIP_", "LC_")
 
 
 @dataclass(frozen=True)
@@ -83,8 +85,8 @@ class ForkServer:
         self.kind = kind
         self._lock = threading.Lock()
         ours, theirs = socket.socketpair()
-        environment = {**os.environ, "TRITON_INTERPRET": "1" if interpret else "0", "OMP_NUM_THREADS": "1",
-                       "MKL_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", "TORCHDYNAMO_DISABLE": "0"}  # fmt: skip
+        environment = {**_environment(), "TRITON_INTERPRET": "1" if interpret else "0", "OMP_NUM_THREADS": "1",
+                       "MKL_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}  # fmt: skip
         command = [sys.executable, "-m", "autotriton.judge.zygote", str(theirs.fileno())]
         if kind == "bwrap":
             command = [*_bwrap(readable), *command]
@@ -130,6 +132,11 @@ class ForkServer:
             self._process.wait()
         if self._process.stderr:
             self._process.stderr.close()
+
+
+def _environment() -> dict[str, str]:
+    """What a runtime needs of our environment; API keys and the like stay here."""
+    return {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith(_KEPT_PREFIXES)}
 
 
 def _bwrap(readable: Sequence[str]) -> list[str]:

@@ -14,7 +14,7 @@ from autotriton.errors import PrerequisiteError, TaskError
 from autotriton.judge import trial as trials
 from autotriton.judge.channel import ChannelError
 from autotriton.judge.options import JudgeOptions
-from autotriton.judge.processes import Processes, ReferenceClient
+from autotriton.judge.processes import Processes, ReferenceClient, TooLarge
 from autotriton.judge.sandbox.limits import Limits
 from autotriton.judge.targets import parse_targets, unmeasured
 from autotriton.judge.trial import Bench, Decided, Progress, Trial
@@ -23,9 +23,14 @@ from autotriton.types import Kernel, Outcome, Task, Tier, Verdict
 Alone = Callable[[], AbstractContextManager[None]]
 _INTERPRETER_ELEMENTS = 1 << 22
 """Beyond this many input and output elements the interpreter takes minutes: it runs about 10^6 elements a second."""
+_SMALL_ELEMENTS = 1 << 20
 _BOUNDS_ELEMENTS = 1 << 18
 """Up to this many, a second or so in the interpreter, the bounds of every access are checked on a GPU machine too."""
 _COMPILE_TIMEOUT_S = 300.0
+
+
+class _NotOnCpu(Exception):
+    """The reference does not run on a CPU."""
 
 
 class Judge:
@@ -69,7 +74,7 @@ class Judge:
             raise PrerequisiteError("timing needs a CUDA device and none was found", hint="use --tier run, or a GPU machine")
         static = tier in (Tier.INTERPRET, Tier.COMPILE)
         with trial.stage("reference"):
-            reference = self._admitted(trial, "cpu" if static else device)
+            reference = self._reference(trial, "cpu" if static else device, tier)
         if static or device == "cpu":
             return self._without_gpu(trial, reference, tier)
         with self.bench(trial, reference, "cuda", Tier.RUN) as bench:
@@ -85,8 +90,7 @@ class Judge:
 
     def _check_bounds(self, trial: Trial) -> None:
         with trial.stage("bounds"):
-            reference = self.processes.reference(trial.task, "cpu", seed=self.seed, cases=1, admit=False)
-            with self.bench(trial, reference, "cpu", Tier.INTERPRET) as bench:
+            with self.bench(trial, self._opened(trial, "cpu"), "cpu", Tier.INTERPRET) as bench:
                 trials.bounds(bench)
 
     def _without_gpu(self, trial: Trial, reference: ReferenceClient, tier: Tier) -> Verdict:
@@ -104,10 +108,31 @@ class Judge:
         where = "in Triton's interpreter in every case, and its kernels compile for " + ", ".join(self.options.targets)
         return trial.verdict(Outcome.CORRECT, tier, f"correct {where}")
 
-    def _admitted(self, trial: Trial, device: str) -> ReferenceClient:
+    def _reference(self, trial: Trial, device: str, tier: Tier) -> ReferenceClient:
+        """The task's reference, admitted.
+
+        Small tasks get their answers on the CPU even where kernels run on a GPU: dozens of references on one GPU would slow
+        each other and every candidate down. Timing needs the reference on the device.
+        """
+        if device == "cuda" and tier is not Tier.TIME:
+            try:
+                return self._admitted(trial, self._opened(trial, "cpu", at_most=_SMALL_ELEMENTS))
+            except (TooLarge, _NotOnCpu):
+                pass  # the GPU decides
+        return self._admitted(trial, self._opened(trial, device))
+
+    def _opened(self, trial: Trial, device: str, at_most: int | None = None) -> ReferenceClient:
+        options = self.options
+        try:
+            return self.processes.reference(trial.task, device, seed=self.seed, cases=options.cases, admit=options.admit, at_most=at_most)
+        except TaskError as error:
+            if at_most is None:
+                raise
+            raise _NotOnCpu from error
+
+    def _admitted(self, trial: Trial, reference: ReferenceClient) -> ReferenceClient:
         """Tier 0: the task itself. A verdict on a task that accepts anything proves nothing."""
         options = self.options
-        reference = self.processes.reference(trial.task, device, seed=self.seed, cases=options.cases, admit=options.admit)
         about = reference.about
         if about["random"]:
             raise TaskError(f"task {trial.task.id} is random by itself: the same input gives different answers",

@@ -27,6 +27,10 @@ _OPEN_TIMEOUT_S = 600.0
 _REFERENCES_KEPT = 24
 
 
+class TooLarge(Exception):
+    """The task's inputs are larger than the caller wants them."""
+
+
 @dataclass(frozen=True)
 class Gpu:
     """What the judge must know about the device."""
@@ -77,6 +81,7 @@ class Processes:
         self._references: OrderedDict[tuple[str, str, int], ReferenceClient] = OrderedDict()
         self._opening: dict[tuple[str, str, int], threading.Lock] = {}
         self._lock = threading.Lock()
+        self._too_large: set[str] = set()
         self._stuck: list[Process] = []
         self.stuck_total = 0
         self._seeding = threading.Lock()
@@ -135,8 +140,11 @@ class Processes:
             raise PrerequisiteError("no CUDA device found", hint="run `autotriton doctor`, or use --device cpu")
         return "cpu"
 
-    def reference(self, task: Task, device: str, *, seed: int, cases: int, admit: bool) -> ReferenceClient:
-        """The task's reference process, started once and kept while it is among the most recent."""
+    def reference(self, task: Task, device: str, *, seed: int, cases: int, admit: bool, at_most: int | None = None) -> ReferenceClient:
+        """The task's reference process, started once and kept while it is among the most recent.
+
+        With `at_most`, a task whose inputs hold more elements raises TooLarge instead.
+        """
         key = (task.hash, device, seed)
         with self._lock:
             opening = self._opening.setdefault(key, threading.Lock())
@@ -145,7 +153,13 @@ class Processes:
                 if key in self._references:
                     self._references.move_to_end(key)
                     return self._references[key]
-            client = self._open(task, device, seed, cases, admit)
+            if at_most is not None and task.hash in self._too_large:
+                raise TooLarge
+            try:
+                client = self._open(task, device, seed, cases, admit, at_most)
+            except TooLarge:
+                self._too_large.add(task.hash)
+                raise
             with self._lock:
                 self._references[key] = client
                 stale = [self._references.popitem(last=False)[1] for _ in range(len(self._references) - _REFERENCES_KEPT)]
@@ -153,12 +167,12 @@ class Processes:
             old.process.end()
         return client
 
-    def _open(self, task: Task, device: str, seed: int, cases: int, admit: bool) -> ReferenceClient:
+    def _open(self, task: Task, device: str, seed: int, cases: int, admit: bool, at_most: int | None) -> ReferenceClient:
         readable = (task.import_root,) if task.import_root else ()
         limits = Limits(deadline_s=24 * 3600, memory_bytes=64 << 30, devices=device == "cuda", allow_processes=True,
                         readable=readable, disk_bytes=4 << 30)  # fmt: skip
         process = self.server(interpret=False).spawn("reference", limits)
-        request = {"do": "open", "task": task.model_dump(mode="json"), "device": device, "seed": seed, "cases": cases, "admit": admit}  # fmt: skip
+        request = {"do": "open", "task": task.model_dump(mode="json"), "device": device, "seed": seed, "cases": cases, "admit": admit, "at_most": at_most}  # fmt: skip
         try:
             process.channel.send(request)
             about = process.channel.receive(_OPEN_TIMEOUT_S)[0]
@@ -166,6 +180,8 @@ class Processes:
             raise _reference_died(process) from error
         try:
             _raise_if_error(about)
+            if about.get("too_large"):
+                raise TooLarge
         except Exception:
             process.end()
             raise

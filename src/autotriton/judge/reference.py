@@ -44,8 +44,11 @@ def main(control: socket.socket) -> None:
         descriptors: tuple[int, ...] = ()
         try:
             if request["do"] == "open":
-                reference = Reference(request)
-                answer = reference.describe()
+                if request["at_most"] and not drawn_elements(request) <= request["at_most"]:
+                    answer = {"too_large": True}
+                else:
+                    reference = Reference(request)
+                    answer = reference.describe()
             else:
                 assert reference is not None
                 answer, descriptors = reference.answer(request)
@@ -56,6 +59,15 @@ def main(control: socket.socket) -> None:
         except Exception as error:  # task code runs here: whatever it raises later must reach the parent as one line
             answer = {"judge_error": f"{type(error).__name__}: {error}"}
         channel.send(answer, descriptors)
+
+
+def drawn_elements(request: dict[str, Any]) -> float:
+    """How many elements the inputs hold, without making them; infinite where that cannot be told."""
+    try:
+        drawn = Program(Task.model_validate(request["task"]), "meta").draw(0)
+    except TaskError:
+        return float("inf")
+    return sum(leaf.numel() for leaf in drawn.leaves() if isinstance(leaf, torch.Tensor))
 
 
 @dataclass(frozen=True)
@@ -203,7 +215,8 @@ class Session:
         slots, _ = arena.lay_out(list(self.state.values()))
         described = [[name, "parameter" if name in parameters else "buffer", slot.to_json()]
                      for name, slot in zip(self.state, slots, strict=True)]  # fmt: skip
-        return {"arena_sizes": [self.inputs.bytes.numel(), self.outputs.bytes.numel()], "state": described}
+        sizes = [self.inputs.bytes.numel(), self.outputs.bytes.numel()]
+        return {"arena_sizes": sizes, "arena_device": self.reference.device, "state": described}
 
     def fill(self, request: dict[str, Any]) -> dict[str, Any]:
         """Put one case's inputs and weights at the same addresses as ever, and clear the output arena."""

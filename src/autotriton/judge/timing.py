@@ -29,6 +29,8 @@ _BLOCKS = 10
 _CONFIDENCE = 0.99
 """Wide on purpose: over 40 comparisons of a kernel with itself the interval should always hold 1.0."""
 _RESAMPLES = 2000
+_RESOLUTION_MS = 0.0005 / 2
+"""CUDA events resolve about half a microsecond; a median cannot be trusted beyond half of that."""
 _BEYOND_ROOFLINE = 0.5
 _HIDDEN_SHARE, _HIDDEN_MS = 0.5, 0.05
 
@@ -163,7 +165,8 @@ def speedup(baseline: Sequence[Sequence[float]], candidate: Sequence[Sequence[fl
     generator = random.Random(seed)
     ratios = sorted(_resampled(baseline, generator) / _resampled(candidate, generator) for _ in range(_RESAMPLES))
     tail = (1 - _CONFIDENCE) / 2
-    return Speedup(ratio=ratio, low=min(ratio, _quantile(ratios, tail)), high=max(ratio, _quantile(ratios, 1 - tail)))
+    slack = 1 + _RESOLUTION_MS / _median_of(baseline) / 2 + _RESOLUTION_MS / _median_of(candidate) / 2
+    return Speedup(ratio=ratio, low=_quantile(ratios, tail) / slack, high=_quantile(ratios, 1 - tail) * slack)
 
 
 def _median_of(blocks: Sequence[Sequence[float]]) -> float:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from autotriton.errors import JudgeError
 from autotriton.judge import rules
 from autotriton.judge.blocking_names import is_copy, is_compute
 from autotriton.judge.channel import ChannelError
@@ -305,7 +306,9 @@ def ended(ending: Ending, tier: Tier) -> Decided:
     tail = f": {ending.output.strip()[-300:]}" if ending.output.strip() else ""
     if ending.reason in ("deadline", "stuck"):
         return Decided(Outcome.TIMED_OUT, tier, "ran past its deadline: look for an endless loop or a far too large grid")
-    if ending.reason in ("memory", "processes"):
+    if ending.reason.startswith("monitor"):
+        raise JudgeError(f"the sandbox could not be set up: {ending.reason}", hint="run `autotriton doctor`")
+    if ending.reason in ("memory", "processes", "disk"):
         return Decided(Outcome.CRASHED, tier, f"was stopped for using too much of: {ending.reason}")
     if ending.exit_code < 0:
         return Decided(Outcome.CRASHED, tier, f"crashed with signal {-ending.exit_code}{tail}")

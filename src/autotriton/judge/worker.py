@@ -81,9 +81,9 @@ class Session:
     def __init__(self, request: dict[str, Any], descriptors: list[int]) -> None:
         self.device = str(request["device"])
         self.policy = str(request["policy"])
-        sizes = request["arena_sizes"]
-        self.inputs = arena.attach(descriptors[0], sizes[0], self.device)
-        self.outputs = arena.attach(descriptors[1], sizes[1], self.device)
+        sizes, shared_on = request["arena_sizes"], str(request["arena_device"])
+        self.inputs = arena.attach(descriptors[0], sizes[0], self.device, shared_on=shared_on)
+        self.outputs = arena.attach(descriptors[1], sizes[1], self.device, shared_on=shared_on)
         self.witness = Interpreter(FILENAME) if request["interpret"] else Native()
         self.blocks: blocking.Blocks | None = None
         self.watch: Watch | None = None
@@ -154,16 +154,18 @@ class Session:
     # --- running ----------------------------------------------------------------------------------------
 
     def run(self, request: dict[str, Any]) -> dict[str, Any]:
-        """One forward on the arena's current content; outputs and state go to the other arena."""
-        self.load_state(request["state"])
+        """One forward (or several) on the arena's current content; outputs and state go to the other arena."""
+        self.inputs.pull()
         slots, leaves = self.place(request["inputs"])
         args, kwargs = structure.unpack(request["call"], leaves)
         self.watch = Watch(int(request["poison"]), count_cost=self.policy == "mixed")
         self._prepare_witness(request, leaves, slots)
         with torch.no_grad(), self.watch:
             for _ in range(int(request.get("times", 1))):
+                self.load_state(request["state"])
                 result = self.model(*args, **kwargs)
         self._synchronize()
+        self.inputs.push()
         return self.hand_over(result, leaves)
 
     def place(self, inputs: list[list[Any]]) -> tuple[dict[int, arena.Slot], dict[int, torch.Tensor]]:
@@ -208,6 +210,7 @@ class Session:
             raise CandidateError("returned more data than the reference does")
         for tensor, slot in zip(written, slots, strict=True):
             arena.store(self.outputs, slot, tensor)
+        self.outputs.push()
         self._synchronize()
         aliases = [self._alias_of(tensor, inputs) for tensor in tensors]
         self.previous = tensors

@@ -390,3 +390,22 @@ def test_programs_can_be_run_where_processes_are_allowed(kind: str) -> None:
         print(answer.stdout, end="", flush=True)
 
     assert run(main, Limits(deadline_s=20, allow_processes=True), kind).output == "42\n"
+
+
+@pytest.mark.skipif("landlock" not in kinds(), reason="no landlock on this machine")
+@pytest.mark.parametrize("abi", [1, 3, 5])
+def test_older_kernels_confine_signals_too(monkeypatch: pytest.MonkeyPatch, abi: int) -> None:
+    """Landlock learned about signals in version 6; below that the system call filter sees to it."""
+    parent = os.getpid()
+
+    def main(control: socket.socket) -> None:
+        signal.signal(signal.SIGUSR1, lambda *_: print("own signal", flush=True))
+        signal.raise_signal(signal.SIGUSR1)
+        os.kill(os.getpid(), signal.SIGUSR1)
+        for pid in (parent, os.getppid(), -1, 0):
+            with contextlib.suppress(PermissionError):
+                os.kill(pid, signal.SIGURG)
+                print("sent to", pid, flush=True)
+
+    monkeypatch.setattr("autotriton.judge.sandbox.syscalls.landlock_abi", lambda: abi)
+    assert run(main, SMALL, "landlock") == Ending("", 0, "own signal\nown signal\n")
