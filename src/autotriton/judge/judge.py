@@ -13,19 +13,20 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from autotriton.errors import PrerequisiteError, TaskError
 from autotriton.judge import trial as trials
 from autotriton.judge.channel import ChannelError
+from autotriton.judge.interpretable import believable
 from autotriton.judge.options import JudgeOptions
 from autotriton.judge.processes import Processes, ReferenceClient, TooLarge
 from autotriton.judge.sandbox.limits import Limits
 from autotriton.judge.targets import parse_targets, unmeasured
-from autotriton.judge.trial import Bench, Decided, Progress, Trial
+from autotriton.judge.trial import Bench, Decided, Progress, Strayed, Trial
 from autotriton.types import Kernel, Outcome, Task, Tier, Verdict
 
 Alone = Callable[[], AbstractContextManager[None]]
 _INTERPRETER_ELEMENTS = 1 << 22
 """Beyond this many input and output elements the interpreter takes minutes: it runs about 10^6 elements a second."""
 _SMALL_ELEMENTS = 1 << 20
-_BOUNDS_ELEMENTS = 1 << 18
-"""Up to this many, a second or so in the interpreter, the bounds of every access are checked on a GPU machine too."""
+_QUICK_ELEMENTS = 1 << 17
+"""Up to this many, a second or so in the interpreter, a candidate is interpreted before it gets the GPU."""
 _COMPILE_TIMEOUT_S = 300.0
 
 
@@ -77,10 +78,10 @@ class Judge:
             reference = self._reference(trial, "cpu" if static else device, tier)
         if static or device == "cpu":
             return self._without_gpu(trial, reference, tier)
+        if reference.about["elements"] <= _QUICK_ELEMENTS and not self.options.trust_candidate:
+            self._interpret_first(trial)
         with self.bench(trial, reference, "cuda", Tier.RUN) as bench:
             trials.correctness(bench)
-        if reference.about["elements"] <= _BOUNDS_ELEMENTS and not self.options.trust_candidate:
-            self._check_bounds(trial)
         if tier is Tier.TIME:
             from autotriton.judge import timing
 
@@ -88,10 +89,18 @@ class Judge:
                 timing.measure(trial, reference, self)
         return trial.verdict(Outcome.CORRECT, tier, "correct on the GPU in every case, and Triton did the work")
 
-    def _check_bounds(self, trial: Trial) -> None:
-        with trial.stage("bounds"):
-            with self.bench(trial, self._opened(trial, "cpu"), "cpu", Tier.INTERPRET) as bench:
-                trials.bounds(bench)
+    def _interpret_first(self, trial: Trial) -> None:
+        """On a GPU machine, small tasks pass through the interpreter too: it alone checks the bounds of every access, and a CUDA
+        context (five a second on an H200, however many processes ask) is spent only on candidates that deserve one."""
+        with trial.stage("interpret"):
+            try:
+                with self.bench(trial, self._opened(trial, "cpu"), "cpu", Tier.INTERPRET) as bench:
+                    trials.correctness(bench, stage="interpret cases")
+            except Decided as decided:
+                believed = decided.outcome is Outcome.WRONG and believable(trial.code)
+                if isinstance(decided, Strayed) or believed or decided.outcome in (Outcome.REJECTED, Outcome.NO_WORK):
+                    raise
+        trial.start_over()
 
     def _without_gpu(self, trial: Trial, reference: ReferenceClient, tier: Tier) -> Verdict:
         """Interpreter at the task's own shapes, then cross-compilation of what was launched."""

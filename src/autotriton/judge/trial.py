@@ -77,6 +77,14 @@ class Trial:
             peak_memory_bytes=self.peak_memory_bytes, judge_version=JUDGE_VERSION, **self.more,
         )  # fmt: skip
 
+    def start_over(self) -> None:
+        """Forget what another tier found; the rules' findings and the task's notes stay."""
+        self.checks.clear()
+        self.kernels.clear()
+        self.findings = [finding for finding in self.findings if finding.rule != "torch-compute"]
+        self.notes = [note for note in self.notes if not note.startswith(("not deterministic", "kernel `"))]
+        self.deterministic, self.triton_share = None, None
+
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         self.progress(name)
@@ -216,11 +224,11 @@ class Bench:
         return same
 
 
-def correctness(bench: Bench) -> None:
+def correctness(bench: Bench, stage: str = "cases") -> None:
     """Tiers 2 or 4 and 6: every case, two poisons, the same input again; then the work test."""
     trial, started = bench.trial, time.monotonic()
     count, budget = len(bench.reference.about["cases"]), trial.options.timeout_s * _CASES_SHARE
-    with trial.stage("cases"):
+    with trial.stage(stage):
         bench.run_case(0, poison=0, remember=True)
         affordable = budget / max(time.monotonic() - started, 1e-6)
         repeats = _REPEATS if affordable > _MANDATORY_CASES + _REPEATS + 1 else 1
@@ -289,16 +297,6 @@ def _without_launches(bench: Bench, case: int) -> None:
     if check.passed:
         text = "the answer stays right when no kernel runs: it does not come from the Triton kernels"
         raise Decided(Outcome.NO_WORK, bench.tier, text)
-
-
-def bounds(bench: Bench) -> None:
-    """On a GPU machine too: one call in the interpreter, where every access is checked. Only a stray access counts here."""
-    try:
-        bench.raise_on_evidence(bench.call(0, poison=0))
-    except Strayed:
-        raise
-    except Decided:
-        return
 
 
 def ended(ending: Ending, tier: Tier) -> Decided:
