@@ -59,10 +59,10 @@ def test_wide_reaches_a_largest_magnitude(cast: str, largest: float) -> None:
 
 def test_spikes_hit_one_in_a_hundred_and_at_least_one() -> None:
     x = bent(program("[torch.randn(200, 100)]"), "spikes")
-    assert 0.005 < float((x.abs() == 64).float().mean()) < 0.015
-    assert bool((x == 64).any())
-    assert bool((x == -64).any())
-    assert int((bent(program("[torch.randn(3)]"), "spikes").abs() == 64).sum()) >= 1
+    assert 0.005 < float((x.abs() == 128).float().mean()) < 0.015
+    assert bool((x == 128).any())
+    assert bool((x == -128).any())
+    assert int((bent(program("[torch.randn(3)]"), "spikes").abs() == 128).sum()) >= 1
 
 
 def test_ramp_zeros_and_one_hot() -> None:

@@ -10,6 +10,7 @@ import pytest
 import torch
 import triton
 import triton.language as tl
+from triton.runtime.errors import InterpreterError
 
 from autotriton.judge.interpreting import Interpreter
 
@@ -27,7 +28,7 @@ def violation(witness: Interpreter, launch: Callable[[], object]) -> str:
     """What the witness has to say about a launch; empty when it went through."""
     try:
         launch()
-    except Exception:
+    except InterpreterError:
         return witness.violations[0]
     assert not witness.violations
     return ""
@@ -304,9 +305,12 @@ def names_left() -> list[Any]:
     raised = ""
     try:
         uses_numpy[(1,)](torch.zeros(1))
-    except Exception as error:
+    except InterpreterError as error:
         raised = repr(error.__cause__ or error)
-    return [[name for name in ("np", "inspect", "interpreter_builder") if name in vars(sys.modules["candidate"])], raised]
+    return [
+        [name for name in ("np", "inspect", "interpreter_builder") if name in vars(sys.modules["candidate"])],
+        raised,
+    ]
 
 
 def test_the_interpreters_own_names_stay_out_of_the_candidate(forked: Forked) -> None:
@@ -328,7 +332,7 @@ def unsupported() -> list[str | None]:
         lambda: copy[(1,)](torch.zeros(4), torch.zeros(8), 8, 0, BLOCK=8),
         lambda: assembly[(1,)](torch.zeros(1, dtype=torch.int32)),
     ):
-        with pytest.raises(Exception, match=""):
+        with pytest.raises(InterpreterError):
             launch()
         found.append(witness.unsupported)
     return found

@@ -1,4 +1,4 @@
-"""libdevice under the interpreter: the numbers torch gives, CUDA's signatures, and a clear word where one is missing."""
+"""libdevice under the interpreter: torch's numbers, CUDA's signatures, and a clear word where a function is missing."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 from triton.language.extra.cuda import libdevice as cuda_libdevice
+from triton.runtime.errors import InterpreterError
 
 from autotriton.judge.interpreting import Interpreter
 
@@ -94,7 +95,9 @@ def errors(dtype: str) -> dict[str, float]:
     for name, right in BINARY.items():
         out, first = torch.empty(64, dtype=kind), x.abs() if name == "pow" else x
         binary[(1,)](first, y, out, N=64, FUNCTION=getattr(libdevice, name))
-        found[name] = relative(out, right(first, y).double() if name == "nextafter" else right(first.double(), y.double()))
+        found[name] = relative(
+            out, right(first, y).double() if name == "nextafter" else right(first.double(), y.double())
+        )
     return found
 
 
@@ -131,7 +134,7 @@ def refused(name: str, dtype: str) -> list[Any]:
     out = torch.empty(4, dtype=getattr(torch, dtype))
     try:
         unary[(1,)](torch.ones(4, dtype=getattr(torch, dtype)), out, N=4, FUNCTION=getattr(libdevice, name))
-    except Exception as error:
+    except InterpreterError as error:
         return [str(error), witness.unsupported]
     return ["", witness.unsupported]
 

@@ -4,19 +4,22 @@ Every operator that is neither an allocation, a view, a layout copy nor a cast i
 autograd, `torch.ops`, scripted code and every Python mode, for all threads. The override refuses and remembers the
 call. So delegation is not merely detected in correctness runs: it cannot happen, in timed runs neither.
 
-Covers: every operator of every namespace reached through torch's dispatcher. Does not cover: code that never passes the
-dispatcher (ctypes, other libraries, CUDA graphs recorded earlier); rules and sandbox close those.
+Covers: every operator of every namespace reached through torch's dispatcher, composite ones included, and the exits
+that bypass it (numpy, storages, DLPack, `apply_`, sizes read out of tensors). Does not cover: code that never passes
+the dispatcher (ctypes, other libraries, CUDA graphs recorded earlier), which rules and sandbox close; what ran before
+(import and constructor); and the little arithmetic of an allowed cast: to int it truncates, to bool it is `!= 0`.
 """
 
 from __future__ import annotations
 
 import ctypes
+import math
 import sys
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import torch
 import torch.utils.dlpack
@@ -78,6 +81,8 @@ def install(filename: str, helpers: Iterable[str], gpu: bool) -> Blocks:
                     libraries[namespace] = _library(namespace)
                 libraries[namespace].impl(name, refusal, key, allow_override=True)
         for key in keys[: 2 if gpu else 1]:
+            for overload, arange in _aranges().items():
+                libraries["aten"].impl(overload, arange, key, allow_override=True)
             libraries["aten"].impl("_local_scalar_dense", _scalar_reader(filename, blocks), key, allow_override=True)
     blocks.libraries += libraries.values()
     _close_exits(filename, blocks)
@@ -153,6 +158,23 @@ def _scalar_reader(filename: str, blocks: Blocks) -> Callable[[torch.Tensor], An
         return _number(tensor)
 
     return read
+
+
+def _aranges() -> dict[str, Callable[..., torch.Tensor]]:
+    """`arange` with its result allocated first: torch's own calls `resize_`, which is refused."""
+
+    def arange(start: Any, end: Any, step: Any, dtype: Any = None, device: Any = None, **_: Any) -> torch.Tensor:
+        whole = all(isinstance(bound, int) for bound in (start, end, step))
+        kind = dtype or (torch.int64 if whole else torch.get_default_dtype())
+        size = -((start - end) // step) if whole else math.ceil((end - start) / step)
+        out = torch.empty(max(size, 0), dtype=kind, device=device)
+        return cast(torch.Tensor, torch.ops.aten.arange.start_out(start, end, step, out=out))
+
+    return {
+        "arange": lambda end, **more: arange(0, end, 1, **more),
+        "arange.start": lambda start, end, **more: arange(start, end, 1, **more),
+        "arange.start_step": lambda start, end, step=1, **more: arange(start, end, step, **more),
+    }
 
 
 def _number(tensor: torch.Tensor) -> Any:

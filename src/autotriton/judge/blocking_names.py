@@ -18,7 +18,7 @@ ALLOCATIONS = _words(
 )
 VIEWS = _words(
     """alias as_strided broadcast_to expand expand_as permute transpose t mT mH matrix_H adjoint numpy_T squeeze
-    unsqueeze squeeze_ unsqueeze_ t_ transpose_ swapaxes_ swapdims_ select slice slice_inverse narrow split
+    unsqueeze squeeze_ unsqueeze_ t_ transpose_ swapaxes_ swapdims_ as_strided_ select slice slice_inverse narrow split
     split_with_sizes chunk unsafe_split unsafe_split_with_sizes unsafe_chunk hsplit vsplit dsplit tensor_split
     unbind unfold diagonal linalg_diagonal movedim moveaxis swapaxes swapdims unflatten flatten ravel reshape
     reshape_as view view_as view_as_real view_as_complex real imag positive conj resolve_conj resolve_neg

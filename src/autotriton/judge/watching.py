@@ -115,6 +115,8 @@ class Ranges:
 
     def add(self, start: int, size: int) -> None:
         """A new allocation replaces whatever freed memory it lies over."""
+        if size <= 0:
+            return
         at = bisect.bisect_left(self._starts, start)
         while at > 0 and self._ends[at - 1] > start:
             at -= 1

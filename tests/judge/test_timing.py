@@ -1,0 +1,291 @@
+"""The arithmetic of timing, and when a measurement is not believed. No GPU: bench and reference are fakes."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import pytest
+
+from autotriton.errors import PrerequisiteError, UsageError
+from autotriton.judge import timing
+from autotriton.judge.options import JudgeOptions
+from autotriton.judge.processes import Gpu
+from autotriton.judge.timing import Contest, Samples, measure, speedup
+from autotriton.judge.trial import Decided, Trial
+from autotriton.types import Outcome, Task, Tier
+
+TASK = Task(id="task", source="source")
+H200 = Gpu("NVIDIA H200", "9.0", 141 << 30, 60 << 20, 132)
+
+
+# --- numbers ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("share", "value"), [(0.0, 1.0), (0.2, 1.8), (0.25, 2.0), (0.5, 3.0), (0.9, 4.6), (1.0, 5.0)])
+def test_quantile_lies_between_its_neighbours(share, value):
+    assert timing._quantile([1.0, 2.0, 3.0, 4.0, 5.0], share) == pytest.approx(value)
+
+
+def test_quantile_of_one_value_is_that_value():
+    assert timing._quantile([7.0], 0.3) == 7.0
+
+
+def test_speedup_of_equal_blocks_is_one_and_its_interval_holds_one():
+    blocks = [[1.0, 1.1, 1.2], [0.9, 1.0, 1.1], [1.0, 1.2, 1.3]]
+    found = speedup(blocks, blocks)
+    assert found.ratio == 1.0
+    assert found.low < 1.0 < found.high
+
+
+def test_speedup_is_the_median_of_block_medians_over_the_same():
+    # Block medians 4, 6, 8 and 2, 2, 3: medians 6 and 2.
+    found = speedup([[4.0, 4.0, 9.0], [6.0, 1.0, 6.0], [8.0]], [[2.0], [2.0, 2.0], [3.0]])
+    assert found.ratio == 3.0
+    assert 4 / 3 * 0.999 < found.low < 3.0 < found.high < 4.001
+
+
+def test_constant_blocks_leave_only_the_resolution_of_the_clock():
+    # Both medians 0.001 ms: slack = 1 + 0.00025 / 0.001 / 2 + the same = 1.25.
+    found = speedup([[0.001]] * 4, [[0.001]] * 4)
+    assert found.low == pytest.approx(1 / 1.25)
+    assert found.high == pytest.approx(1.25)
+
+
+def test_a_long_kernel_has_hardly_any_slack():
+    found = speedup([[200.0]] * 4, [[100.0]] * 4)
+    assert found.low == pytest.approx(2.0, rel=1e-5)
+    assert found.high == pytest.approx(2.0, rel=1e-5)
+
+
+def test_a_real_difference_is_faster_and_noise_is_not():
+    slow = [[2.0, 2.01, 2.02]] * 6
+    fast = [[1.0, 1.01, 1.02]] * 6
+    assert speedup(slow, fast).low > 1.9
+    assert speedup(fast, slow).high < 0.6
+    noisy, other = [[1.0], [1.3], [0.9], [1.1]], [[1.05], [0.95], [1.2], [1.0]]
+    assert speedup(noisy, other).low < 1.0 < speedup(noisy, other).high
+
+
+def test_the_interval_is_the_same_every_time():
+    one, two = [[1.0], [1.3], [0.9]], [[1.05], [0.95], [1.2]]
+    assert speedup(one, two) == speedup(one, two)
+
+
+def test_samples_become_a_timing():
+    samples = Samples()
+    samples.add({"device_ms": [1, 2, 3], "latency_ms": 5, "enqueue_ms": 0.5})
+    samples.add({"device_ms": [4, 5], "latency_ms": 7, "enqueue_ms": 0.7})
+    found = samples.timing()
+    assert (found.median_ms, found.p20_ms, found.p80_ms, found.samples) == (3.0, pytest.approx(1.8), pytest.approx(4.2), 5)
+    assert found.latency_ms == 6.0
+    assert "cuda events" in found.method
+
+
+# --- the contest ------------------------------------------------------------------------------------------
+
+
+class FakeReference:
+    """Answers as a reference process does; remembers the order of what it was asked."""
+
+    def __init__(self, **more):
+        self.about = {"compute_dtype": "float32", "required_bytes": 4.8e6, "flops": 0.0}  # 1 microsecond on an H200
+        self.baseline_ms = {"eager": 0.02, "compile": 0.01}
+        self.failing: dict[str, str] = {}
+        self.check = {"passed": True, "detail": ""}
+        self.log: list[str] = []
+        self.seeds: list[int] = []
+        self.__dict__.update(more)
+
+    def ask(self, do, session, *, phase, baseline=None, seed=None, variant=None, answer=None):
+        assert do == "time"
+        self.log.append(baseline or phase)
+        if seed is not None:
+            self.seeds.append(seed)
+        if phase == "fill":
+            return {"calls": [], "state": []}
+        if phase == "check":
+            return {"check": self.check}
+        if baseline in self.failing:
+            return {"failed": self.failing[baseline]}
+        if phase == "warm":
+            return {"warmups": 4, "peak_bytes": 1 << 20}
+        ms = self.baseline_ms[baseline]
+        return {"device_ms": [ms] * 8, "latency_ms": ms, "enqueue_ms": ms}
+
+
+class FakeBench:
+    """A candidate's process that takes `ms` for each call, by its own clock."""
+
+    session = 0
+
+    def __init__(self, reference, ms=0.005, latency_ms=None, enqueue_ms=0.004, peak_bytes=1 << 20):
+        self.reference = reference
+        self.device_ms = [ms] * 8
+        self.latency_ms, self.enqueue_ms, self.peak_bytes = latency_ms or ms, enqueue_ms, peak_bytes
+
+    def ask(self, message):
+        self.reference.log.append(f"candidate {message['phase']}")
+        if message["phase"] == "warm":
+            return {"peak_bytes": self.peak_bytes}
+        if message["phase"] == "answer":
+            return {"leaves": [], "state": [], "structure": "tensor", "aliases": [], "secret": "not passed on"}
+        import time
+
+        time.sleep(sum(value for value in self.device_ms if value > 0) / 1e3 + 0.0005)
+        return {"device_ms": self.device_ms, "latency_ms": self.latency_ms, "enqueue_ms": self.enqueue_ms}
+
+
+def trial(**options) -> Trial:
+    return Trial(TASK, "code", JudgeOptions(tier=Tier.TIME, **options), SimpleNamespace(gpu=lambda: H200))
+
+
+def judge_with(gpu=H200):
+    return SimpleNamespace(processes=SimpleNamespace(gpu=lambda: gpu))
+
+
+def timed(reference, bench, gpu=H200, **options):
+    on = trial(**options)
+    contest = Contest(on, reference)
+    contest.repetition(bench)
+    contest.conclude(judge_with(gpu))
+    return on
+
+
+def test_an_honest_contest_reports_both_baselines():
+    reference = FakeReference()
+    found = timed(reference, FakeBench(reference)).verdict(Outcome.CORRECT, Tier.TIME, "fine")
+    assert found.timing is not None
+    assert found.timing.median_ms == pytest.approx(0.005)
+    assert found.speedup("eager") == pytest.approx(4.0)
+    assert found.speedups["compile"].ratio == pytest.approx(2.0)
+    assert found.speedups["eager"].low > 1.0
+    assert found.roofline_share == pytest.approx(0.2)
+    assert found.notes == ()
+
+
+def test_blocks_alternate_and_every_block_has_new_content():
+    reference = FakeReference()
+    timed(reference, FakeBench(reference))
+    order = [entry for entry in reference.log if entry in ("candidate block", "eager", "compile")][2:]
+    assert order[:6] == ["candidate block", "eager", "compile", "compile", "eager", "candidate block"]
+    assert len(set(reference.seeds)) == len(reference.seeds)
+
+
+def test_some_answers_of_timed_blocks_are_checked_and_nothing_else_is_passed_on():
+    reference = FakeReference()
+    seen = []
+    reference.ask, ask = (lambda *args, **more: seen.append(more) or ask(*args, **more)), reference.ask
+    timed(reference, FakeBench(reference))
+    checked = [more for more in seen if more["phase"] == "check"]
+    assert len(checked) >= 3
+    assert all(set(more["answer"]) == {"leaves", "state", "structure", "aliases"} for more in checked)
+    assert all(0 <= more["variant"] < 8 for more in checked)
+
+
+def test_wrong_answer_while_the_clock_ran_is_wrong():
+    reference = FakeReference(check={"passed": False, "detail": "largest error 1.0"})
+    with pytest.raises(Decided, match="while the clock ran is wrong: largest error") as found:
+        timed(reference, FakeBench(reference))
+    assert (found.value.outcome, found.value.tier) == (Outcome.WRONG, Tier.TIME)
+
+
+def test_device_times_longer_than_the_judges_own_clock_are_suspect():
+    reference = FakeReference()
+    bench = FakeBench(reference)
+    ask = bench.ask
+    bench.ask = lambda message: {**ask(message), **({"device_ms": [50.0] * 8} if message["phase"] == "block" else {})}
+    with pytest.raises(Decided, match="clock and the judge's own clock disagree") as found:
+        timed(reference, bench)
+    assert found.value.outcome is Outcome.SUSPECT
+
+
+@pytest.mark.parametrize("ms", [0.0, -1.0])
+def test_a_call_that_takes_no_time_is_suspect(ms):
+    reference = FakeReference()
+    bench = FakeBench(reference)
+    bench.device_ms = [0.005] * 7 + [ms]
+    with pytest.raises(Decided) as found:
+        timed(reference, bench)
+    assert found.value.outcome is Outcome.SUSPECT
+
+
+def test_faster_than_twice_the_roofline_is_suspect():
+    reference = FakeReference()  # at least 1 microsecond
+    with pytest.raises(Decided, match="4.0 times faster than the hardware") as found:
+        timed(reference, FakeBench(reference, ms=0.00025))
+    assert found.value.outcome is Outcome.SUSPECT
+
+
+def test_up_to_twice_the_roofline_is_believed():
+    reference = FakeReference()
+    assert timed(reference, FakeBench(reference, ms=0.0006)).more["roofline_share"] == pytest.approx(1 / 0.6)
+
+
+def test_a_gpu_without_figures_has_no_roofline():
+    reference = FakeReference()
+    other = Gpu("Fictional 9000", "9.0", 1, 1, 1)
+    assert timed(reference, FakeBench(reference, ms=0.00025), gpu=other).more["roofline_share"] is None
+
+
+def test_latency_that_events_do_not_see_is_suspect():
+    reference = FakeReference()
+    with pytest.raises(Decided, match=r"0\.99\d ms of work per call") as found:
+        timed(reference, FakeBench(reference, ms=0.005, latency_ms=1.0))
+    assert found.value.outcome is Outcome.SUSPECT
+
+
+def test_latency_of_slow_python_is_not_suspect():
+    reference = FakeReference()
+    timed(reference, FakeBench(reference, ms=0.005, latency_ms=1.0, enqueue_ms=0.98))
+
+
+def test_a_baseline_that_cannot_be_measured_is_a_note():
+    reference = FakeReference(failing={"compile": "Unsupported: no"})
+    found = timed(reference, FakeBench(reference))
+    assert found.notes == ["baseline compile could not be measured: Unsupported: no"]
+    assert set(found.more["baselines"]) == set(found.more["speedups"]) == {"eager"}
+    assert reference.log.count("compile") == 1
+
+
+def test_much_more_memory_than_eager_is_a_note():
+    reference = FakeReference()
+    found = timed(reference, FakeBench(reference, peak_bytes=4 << 20))
+    assert found.notes == ["peak memory is 4.00 times eager's"]
+    assert found.peak_memory_bytes == 4 << 20
+
+
+def test_blocks_stop_when_the_time_is_spent_but_not_before_the_third():
+    reference = FakeReference()
+    timed(reference, FakeBench(reference), timing_s=0.0)
+    assert reference.log.count("candidate block") == 3
+
+
+# --- measure ----------------------------------------------------------------------------------------------
+
+
+def test_an_unknown_baseline_is_a_usage_error():
+    with pytest.raises(UsageError, match="unknown baseline 'fastest'"):
+        measure(trial(baselines=("fastest",)), FakeReference(), judge_with())
+
+
+def test_timing_without_a_gpu_is_a_missing_prerequisite():
+    with pytest.raises(PrerequisiteError):
+        measure(trial(), FakeReference(), judge_with(None))
+
+
+def test_every_repetition_is_a_fresh_process():
+    reference, opened = FakeReference(), []
+    judge = judge_with()
+
+    @contextmanager
+    def bench(*args):
+        opened.append(args[2:])
+        yield FakeBench(reference)
+
+    judge.bench = bench
+    on = trial(repetitions=3, timing_s=0.0)
+    measure(on, reference, judge)
+    assert opened == [("cuda", Tier.TIME)] * 3
+    assert on.more["timing"].samples == 3 * 3 * 8
+    assert on.stage_seconds["time"] > 0
