@@ -54,7 +54,7 @@ def indent(text: str, by: int) -> str:
 
 RELU = task("return torch.relu(x * 1.5 + 0.25)")
 RELU_RIGHT = elementwise("tl.maximum(x * 1.5 + 0.25, 0.0)")
-RELU_WRONG = elementwise("tl.maximum(x * 1.5 + 0.2, 0.0)")
+RELU_WRONG = elementwise("tl.maximum(x * 1.4 + 0.25, 0.0)")
 
 MATMUL_RELU = task("return torch.relu(x @ self.w)", "torch.randn(48, 64)", init="self.w = nn.Parameter(torch.randn(64, 48) / 8)")
 MATMUL_KERNEL = '''
@@ -150,7 +150,7 @@ def test_interpret_checks_every_case(decide):
     assert {check.inputs.split("#")[0] for check in found.checks} >= {"draw"}
     assert all(check.passed and check.max_error <= check.allowed_error for check in found.checks)
     assert found.deterministic is True
-    assert [(kernel.name, kernel.launches > 0, kernel.targets) for kernel in found.kernels] == [("kernel", True, ())]
+    assert [(kernel.name, kernel.launches, kernel.targets) for kernel in found.kernels] == [("kernel", 1, ())]
     assert (found.timing, found.speedups, found.torch_ops) == (None, {}, {})
 
 
@@ -381,7 +381,7 @@ def test_swapped_outputs_are_wrong(decide):
 def test_floating_dtypes_are_judged_by_their_own_precision(decide, dtype):
     on = task("return x * x + x", f"torch.randn(12, 50, dtype=torch.{dtype})")
     accepted(decide(on, elementwise("x * x + x")))
-    refused(decide(on, elementwise("x * x + x * 0.98")), Outcome.WRONG, "wrong on case")
+    refused(decide(on, elementwise("x * x + x * 0.9")), Outcome.WRONG, "wrong on case")
 
 
 def test_fp64_computed_in_fp32_is_wrong(decide):
@@ -394,7 +394,7 @@ def test_fp64_computed_in_fp32_is_wrong(decide):
 def test_integers_are_exact(decide, dtype):
     on = task("return x * 3 + 1", f"torch.randint(-1000, 1000, (12, 50), dtype=torch.{dtype})")
     accepted(decide(on, elementwise("x * 3 + 1")))
-    refused(decide(on, elementwise("x * 3 + (x != 7).to(tl.int32)")), Outcome.WRONG, "of the elements differ")
+    refused(decide(on, elementwise("x * 3 + (x < 900).to(tl.int32)")), Outcome.WRONG, "of the elements differ")
 
 
 def test_bool_results_are_exact(decide):
@@ -559,7 +559,7 @@ def test_an_answer_of_another_form_is_wrong(decide, forward, words):
 
 
 def test_an_untouched_output_is_wrong_whatever_memory_held(decide):
-    half = elementwise("tl.maximum(x * 1.5 + 0.25, 0.0)", kernel=KERNEL.replace("mask=keep)\n'", "").replace("{body}, mask=keep", "{body}, mask=keep & (at % 2 == 0)"))
+    half = elementwise("tl.maximum(x * 1.5 + 0.25, 0.0)", kernel=KERNEL.replace("{body}, mask=keep", "{body}, mask=keep & (at % 2 == 0)"))
     refused(decide(RELU, half), Outcome.WRONG, "wrong on case")
 
 
@@ -572,8 +572,7 @@ def test_a_right_answer_without_a_store_to_the_tail_is_wrong(decide):
     ("line", "outcome", "words"),
     [
         ("raise ValueError('bad luck')", Outcome.RUNTIME_ERROR, r"line \d+: raised in forward: ValueError: bad luck"),
-        ("raise SystemExit(0)", Outcome.RUNTIME_ERROR, "SystemExit"),
-        ("raise KeyboardInterrupt", Outcome.RUNTIME_ERROR, "KeyboardInterrupt"),
+        ("raise SystemExit(0)", Outcome.REJECTED, "`SystemExit` is not available"),
         ("return undefined", Outcome.RUNTIME_ERROR, "NameError"),
     ],
 )
@@ -594,7 +593,7 @@ def test_an_endless_candidate_is_timed_out(decide):
 def test_a_store_out_of_bounds_names_kernel_line_and_argument(decide):
     unmasked = elementwise("tl.maximum(x * 1.5 + 0.25, 0.0)", kernel=KERNEL.replace("{body}, mask=keep", "{body}"))
     line = unmasked.splitlines().index("    tl.store(y_ptr + at, tl.maximum(x * 1.5 + 0.25, 0.0))") + 1
-    refused(decide(RELU, unmasked), Outcome.RUNTIME_ERROR, rf"kernel `kernel`, line {line}: store out of bounds: `y_ptr`, element 600")
+    refused(decide(RELU, unmasked), Outcome.RUNTIME_ERROR, rf"kernel `kernel`, line {line}: store out of bounds: `y_ptr`, element 767 of a tensor of 600")
 
 
 def test_a_load_out_of_bounds_counts_even_when_its_value_is_thrown_away(decide):

@@ -137,7 +137,7 @@ def test_starting_over_keeps_the_rules_findings_and_the_tasks_notes():
 
 
 class FakeProcess:
-    """Answers what it is given; without an answer it has ended."""
+    """Answers what it is given, counted for as many calls as it is asked for; without an answer it has ended."""
 
     def __init__(self, *answers, ending=None):
         self.answers, self.ending, self.sent = list(answers), ending or Ending("", 0, ""), []
@@ -146,10 +146,16 @@ class FakeProcess:
     def _receive(self, _timeout_s):
         if not self.answers:
             raise ChannelError("closed")
-        return self.answers.pop(0), []
+        return {key: _times(value, self.sent[-1].get("times", 1)) for key, value in self.answers.pop(0).items()}, []
 
     def end(self, **_):
         return self.ending
+
+
+def _times(value, times):
+    if isinstance(value, dict):
+        return {name: count * times if isinstance(count, int) else count for name, count in value.items()}
+    return [part * times for part in value] if isinstance(value, list) else value
 
 
 class FakeReference:
@@ -227,6 +233,7 @@ def test_a_correct_candidate_is_run_again_late_and_without_launches():
         (1, 1, False, False), (1, 0, False, True), (1, 0, True, False),
     ]  # fmt: skip
     assert on.trial.deterministic is True
+    assert on.trial.kernels["kernel"].launches == 1
     assert [check.passed for check in on.trial.checks] == [True, True]
 
 

@@ -252,7 +252,7 @@ class _DeviceBytes:
 
 
 def _driver() -> ctypes.CDLL:
-    torch.cuda.init()
+    torch.cuda.init()  # type: ignore[no-untyped-call]
     torch.cuda.current_stream().synchronize()  # makes the primary context current in this thread
     return ctypes.CDLL("libcuda.so.1")
 

@@ -13,6 +13,7 @@ the dispatcher (ctypes, other libraries, CUDA graphs recorded earlier), which ru
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 import sys
 import warnings
@@ -71,12 +72,14 @@ def install(filename: str, helpers: Iterable[str], gpu: bool) -> Blocks:
     libraries: dict[str, Any] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for operator in torch._C._dispatch_get_all_op_names():
+        for operator, taken in compute_operators():
             namespace, _, name = operator.partition("::")
-            if is_allowed(operator, allowed):
+            if is_allowed(operator, allowed):  # a helper this task's reference does not use
                 continue
             refusal = _refusal(operator, filename, blocks)
-            for key in _keys_to_take(operator, keys):
+            for key in taken:
+                if key not in keys:
+                    continue
                 if namespace not in libraries:
                     libraries[namespace] = _library(namespace)
                 libraries[namespace].impl(name, refusal, key, allow_override=True)
@@ -87,6 +90,18 @@ def install(filename: str, helpers: Iterable[str], gpu: bool) -> Blocks:
     blocks.libraries += libraries.values()
     _close_exits(filename, blocks)
     return blocks
+
+
+@functools.cache
+def compute_operators() -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Every operator a candidate may lose, with the places it computes in. Worked out once, before the first fork."""
+    found = []
+    for operator in torch._C._dispatch_get_all_op_names():
+        if not is_allowed(operator, frozenset()):
+            taken = tuple(_keys_to_take(operator, list(_KEYS)))
+            if taken:
+                found.append((operator, taken))
+    return tuple(found)
 
 
 def _library(namespace: str) -> Any:

@@ -15,7 +15,8 @@ from autotriton.judge import trial as trials
 from autotriton.judge.channel import ChannelError
 from autotriton.judge.interpretable import believable
 from autotriton.judge.options import JudgeOptions
-from autotriton.judge.processes import Processes, ReferenceClient, TooLarge
+from autotriton.judge.processes import Processes
+from autotriton.judge.references import ReferenceClient, TooLarge
 from autotriton.judge.sandbox.limits import Limits
 from autotriton.judge.targets import parse_targets, unmeasured
 from autotriton.judge.trial import Bench, Decided, Progress, Strayed, Trial
@@ -68,6 +69,9 @@ class Judge:
             return self._run(trial, tier, alone)
         except Decided as decided:
             return trial.verdict(decided.outcome, decided.tier, decided.message)
+        finally:
+            for client in trial.references:
+                self.processes.references.give_back(client)
 
     def _run(self, trial: Trial, tier: Tier, alone: Alone) -> Verdict:
         device = self.processes.device(self.options.device)
@@ -133,11 +137,13 @@ class Judge:
     def _opened(self, trial: Trial, device: str, at_most: int | None = None) -> ReferenceClient:
         options = self.options
         try:
-            return self.processes.reference(trial.task, device, seed=self.seed, cases=options.cases, admit=options.admit, at_most=at_most)
+            client = self.processes.references.take(trial.task, device, seed=self.seed, cases=options.cases, admit=options.admit, at_most=at_most)
         except TaskError as error:
             if at_most is None:
                 raise
             raise _NotOnCpu from error
+        trial.references.append(client)
+        return client
 
     def _admitted(self, trial: Trial, reference: ReferenceClient) -> ReferenceClient:
         """Tier 0: the task itself. A verdict on a task that accepts anything proves nothing."""

@@ -28,7 +28,7 @@ class Native:
                 witness._note(self, kernel)
             return kernel
 
-        JITFunction.run = run  # type: ignore[method-assign]
+        JITFunction.run = run
 
     def _note(self, function: Any, kernel: Any) -> None:
         name = function.fn.__name__

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from autotriton.errors import AutoTritonError, TaskError
+from autotriton.errors import AutoTritonError
 from autotriton.judge.judge import Judge
 from autotriton.judge.options import JudgeOptions
 from autotriton.types import Outcome, Task, Tier, Verdict
@@ -114,7 +114,7 @@ class _Batch:
         task, code = self.jobs[indices[0]]
         verdict, error = None, None
         try:
-            verdict = self._with_room(task, code)
+            verdict = self._shared(task, code)
         except AutoTritonError as failure:
             error = str(failure)
         except BaseException as failure:  # a bug of ours costs this job its verdict, never the others theirs
@@ -129,21 +129,7 @@ class _Batch:
             self._left[task.hash] -= count
             done = self._left[task.hash] == 0
         if done:
-            self.judge.processes.forget(task)
-
-    def _with_room(self, task: Task, code: str) -> Verdict:
-        """A reference that did not fit beside others is tried again alone, with the others' memory given back."""
-        try:
-            return self._shared(task, code)
-        except TaskError as error:
-            if "does not fit into memory" not in str(error) or self.workers == 1:
-                raise
-        self.lock.seize()
-        try:
-            self.judge.processes.forget_all()
-            return self.judge.judge(task, code)
-        finally:
-            self.lock.release()
+            self.judge.processes.references.forget(task)
 
     def _shared(self, task: Task, code: str) -> Verdict:
         judge, processes = self.judge, self.judge.processes

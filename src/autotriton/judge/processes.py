@@ -6,29 +6,21 @@ Thread-safe; everything ends with `close`. The parent that holds this never impo
 from __future__ import annotations
 
 import base64
-import itertools
 import shutil
 import tempfile
 import threading
 import time
-from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from autotriton.errors import JudgeError, PrerequisiteError, TaskError, UsageError
+from autotriton.errors import JudgeError, PrerequisiteError, UsageError
 from autotriton.judge import sandbox
 from autotriton.judge.channel import Channel, ChannelError
 from autotriton.judge.forks import ForkServer, Process
+from autotriton.judge.references import References
 from autotriton.judge.sandbox.limits import Limits
-from autotriton.types import Task
 
-_OPEN_TIMEOUT_S = 600.0
-_REFERENCES_KEPT = 24
-
-
-class TooLarge(Exception):
-    """The task's inputs are larger than the caller wants them."""
 
 
 @dataclass(frozen=True)
@@ -42,35 +34,6 @@ class Gpu:
     processors: int
 
 
-class ReferenceClient:
-    """The parent's handle on one task's reference process."""
-
-    def __init__(self, process: Process, about: dict[str, Any]) -> None:
-        self.process, self.about = process, about
-        self.lock = threading.Lock()
-        self._numbers = itertools.count()
-
-    def session(self, *, timed: bool) -> tuple[int, dict[str, Any], list[int]]:
-        number = next(self._numbers)
-        with self.lock:
-            self.process.channel.send({"do": "session", "session": number, "timed": timed})
-            answer, descriptors = self._receive()
-        return number, answer, descriptors
-
-    def ask(self, do: str, session: int, **more: Any) -> dict[str, Any]:
-        with self.lock:
-            self.process.channel.send({"do": do, "session": session, **more})
-            return self._receive()[0]
-
-    def _receive(self) -> tuple[dict[str, Any], list[int]]:
-        try:
-            answer, descriptors = self.process.channel.receive(_OPEN_TIMEOUT_S)
-        except ChannelError as error:
-            raise _reference_died(self.process) from error
-        _raise_if_error(answer)
-        return answer, descriptors
-
-
 class Processes:
     """Fork servers and references, started when first needed."""
 
@@ -78,10 +41,8 @@ class Processes:
         self.kind = sandbox.resolve(sandbox_kind)
         self._readable = readable
         self._servers: dict[bool, ForkServer] = {}
-        self._references: OrderedDict[tuple[str, str, int], ReferenceClient] = OrderedDict()
-        self._opening: dict[tuple[str, str, int], threading.Lock] = {}
+        self.references = References(self)
         self._lock = threading.Lock()
-        self._too_large: set[str] = set()
         self._stuck: list[Process] = []
         self.stuck_total = 0
         self._seeding = threading.Lock()
@@ -140,53 +101,6 @@ class Processes:
             raise PrerequisiteError("no CUDA device found", hint="run `autotriton doctor`, or use --device cpu")
         return "cpu"
 
-    def reference(self, task: Task, device: str, *, seed: int, cases: int, admit: bool, at_most: int | None = None) -> ReferenceClient:
-        """The task's reference process, started once and kept while it is among the most recent.
-
-        With `at_most`, a task whose inputs hold more elements raises TooLarge instead.
-        """
-        key = (task.hash, device, seed)
-        with self._lock:
-            opening = self._opening.setdefault(key, threading.Lock())
-        with opening:
-            with self._lock:
-                if key in self._references:
-                    self._references.move_to_end(key)
-                    return self._references[key]
-            if at_most is not None and task.hash in self._too_large:
-                raise TooLarge
-            try:
-                client = self._open(task, device, seed, cases, admit, at_most)
-            except TooLarge:
-                self._too_large.add(task.hash)
-                raise
-            with self._lock:
-                self._references[key] = client
-                stale = [self._references.popitem(last=False)[1] for _ in range(len(self._references) - _REFERENCES_KEPT)]
-        for old in stale:
-            old.process.end()
-        return client
-
-    def _open(self, task: Task, device: str, seed: int, cases: int, admit: bool, at_most: int | None) -> ReferenceClient:
-        readable = (task.import_root,) if task.import_root else ()
-        limits = Limits(deadline_s=24 * 3600, memory_bytes=64 << 30, devices=device == "cuda", allow_processes=True,
-                        readable=readable, disk_bytes=4 << 30)  # fmt: skip
-        process = self.server(interpret=False).spawn("reference", limits)
-        request = {"do": "open", "task": task.model_dump(mode="json"), "device": device, "seed": seed, "cases": cases, "admit": admit, "at_most": at_most}  # fmt: skip
-        try:
-            process.channel.send(request)
-            about = process.channel.receive(_OPEN_TIMEOUT_S)[0]
-        except ChannelError as error:
-            raise _reference_died(process) from error
-        try:
-            _raise_if_error(about)
-            if about.get("too_large"):
-                raise TooLarge
-        except Exception:
-            process.end()
-            raise
-        return ReferenceClient(process, about)
-
     def note_stuck(self, process: Process) -> None:
         """A process the driver will not let go of; its neighbours may have been late because of it."""
         with self._lock:
@@ -204,41 +118,13 @@ class Processes:
         while self.stuck() and time.monotonic() < deadline:
             time.sleep(0.5)
 
-    def forget(self, task: Task) -> None:
-        """End a task's references and give their memory back."""
-        self._end([key for key in list(self._references) if key[0] == task.hash])
-
-    def forget_all(self) -> None:
-        self._end(list(self._references))
-
-    def _end(self, keys: list[tuple[str, str, int]]) -> None:
-        with self._lock:
-            clients = [self._references.pop(key) for key in keys if key in self._references]
-        for client in clients:
-            client.process.end()
-
     def close(self) -> None:
-        self.forget_all()
+        self.references.close()
         for server in self._servers.values():
             server.close()
         self._servers.clear()
         if self._seed_folder is not None:
             shutil.rmtree(self._seed_folder, ignore_errors=True)
-
-
-def _raise_if_error(answer: dict[str, Any]) -> None:
-    if "task_error" in answer:
-        raise TaskError(str(answer["task_error"]))
-    if "judge_error" in answer:
-        raise JudgeError(f"the reference process failed: {answer['judge_error']}")
-
-
-def _reference_died(process: Process) -> Exception:
-    ending = process.end()
-    if ending.reason or ending.exit_code:
-        how = {"memory": "it used too much memory", "deadline": "it took too long"}.get(ending.reason, f"exit code {ending.exit_code}")
-        return TaskError(f"the task's own reference ended its process: {how}", hint=ending.output[-300:].strip() or None)
-    return JudgeError("a reference process closed without a word")
 
 
 def device_main(control: Any) -> None:
@@ -260,7 +146,7 @@ def seed_main(control: Any) -> None:
     import torch
     from triton.runtime import driver
 
-    torch.cuda.init()
+    torch.cuda.init()  # type: ignore[no-untyped-call]
     driver.active.get_current_device()
     root = Path(os.environ["TRITON_CACHE_DIR"])
     files = {str(path.relative_to(root)): base64.b64encode(path.read_bytes()).decode() for path in root.rglob("*") if path.is_file()}

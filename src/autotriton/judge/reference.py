@@ -43,12 +43,11 @@ def main(control: socket.socket) -> None:
             return
         descriptors: tuple[int, ...] = ()
         try:
-            if request["do"] == "open":
-                if request["at_most"] and not drawn_elements(request) <= request["at_most"]:
-                    answer = {"too_large": True}
-                else:
-                    reference = Reference(request)
-                    answer = reference.describe()
+            if request["do"] == "size":
+                answer = input_size(request)
+            elif request["do"] == "open":
+                reference = Reference(request)
+                answer = reference.describe()
             else:
                 assert reference is not None
                 answer, descriptors = reference.answer(request)
@@ -61,13 +60,13 @@ def main(control: socket.socket) -> None:
         channel.send(answer, descriptors)
 
 
-def drawn_elements(request: dict[str, Any]) -> float:
-    """How many elements the inputs hold, without making them; infinite where that cannot be told."""
+def input_size(request: dict[str, Any]) -> dict[str, Any]:
+    """Elements and bytes of the inputs, without making them; None where that cannot be told."""
     try:
-        drawn = Program(Task.model_validate(request["task"]), "meta").draw(0)
+        leaves = Program(Task.model_validate(request["task"]), "meta").draw(0).leaves()
     except TaskError:
-        return float("inf")
-    return sum(leaf.numel() for leaf in drawn.leaves() if isinstance(leaf, torch.Tensor))
+        return {"elements": None, "bytes": None}
+    return {"elements": sum(leaf.numel() for leaf in leaves if isinstance(leaf, torch.Tensor)), "bytes": _bytes(leaves)}
 
 
 @dataclass(frozen=True)
@@ -175,7 +174,10 @@ class Reference:
             if index:
                 inputs = self._with_other_scalars(inputs, spec.seed)
             drawn = spec.distribution == cases.DRAW
-            self.kept[spec.name] = (inputs, expect(self.program, self.models[index % 2], inputs, self.seed, in_domain=drawn))
+            model = self.models[index % 2]
+            # Conditioning takes two more fp64 copies of everything; large tasks do without.
+            expected = expect(self.program, model, inputs, self.seed, in_domain=drawn, conditioned=not self.large)
+            self.kept[spec.name] = (inputs, expected)
             if self.large and self.device == "cuda":
                 torch.cuda.empty_cache()
         return self.kept[spec.name]
@@ -235,7 +237,7 @@ class Session:
         return {
             "inputs": [[number, slot.to_json()] for number, slot in zip(leaves, slots, strict=False)],
             "state": [[name, slot.to_json()] for name, slot in zip(held, slots[len(leaves) :], strict=True)],
-            "call": structure.pack((inputs.args, inputs.kwargs), lambda tensor: by_identity[id(tensor)]),
+            "call": structure.pack((inputs.args, inputs.kwargs), by_identity),
         }
 
     def check(self, request: dict[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ caller sees. Which answer of a block is checked is chosen by the parent after th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
@@ -17,7 +17,9 @@ import torch
 _FLUSH_BYTES = 256 << 20  # exceeds the H200's 60 MB L2 (and any other's), so each sample starts cold
 _WARMUP_S, _MIN_WARMUPS, _MAX_WARMUPS = 0.4, 4, 200
 _SETTLED = 0.02
-_event, _synchronize = torch.cuda.Event, torch.cuda.synchronize
+_synchronize = torch.cuda.synchronize
+_sleep: Callable[[int], None] = torch.cuda._sleep
+_new_event: Callable[..., Any] = torch.cuda.Event
 _Call = Callable[[], Any]
 
 
@@ -33,7 +35,7 @@ class Stopwatch:
         if self.flush is None:
             self.flush = torch.empty(_FLUSH_BYTES, dtype=torch.uint8, device="cuda")
 
-    def warm_up(self, calls: list[_Call]) -> dict[str, Any]:
+    def warm_up(self, calls: Sequence[_Call]) -> dict[str, Any]:
         """Call until the time per call stops falling; learn how long enqueueing takes."""
         self.prepare()
         times: list[float] = []
@@ -52,15 +54,15 @@ class Stopwatch:
         _synchronize()
         return {"warmups": len(times), "peak_bytes": torch.cuda.max_memory_allocated() - held}
 
-    def block(self, calls: list[_Call]) -> dict[str, Any]:
+    def block(self, calls: Sequence[_Call]) -> dict[str, Any]:
         """One sample per call: device times, then latency and enqueue time of one more round."""
         self.prepare()
         assert self.flush is not None
         marks, self.answers = [], []
         for call in calls:
-            start, end = _event(enable_timing=True), _event(enable_timing=True)
+            start, end = _new_event(enable_timing=True), _new_event(enable_timing=True)
             self.flush.zero_()
-            torch.cuda._sleep(self.cycles)
+            _sleep(self.cycles)
             start.record()
             self.answers.append(call())
             end.record()

@@ -8,20 +8,22 @@ from __future__ import annotations
 import base64
 import pickle
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 
 
-class Place(NamedTuple):
+@dataclass(frozen=True)
+class Place:
     """Stands for tensor number `index`."""
 
     index: int
 
 
-def pack(value: Any, number_of: Callable[[torch.Tensor], int]) -> str:
-    """The value with its tensors replaced by places, as text."""
-    return base64.b64encode(pickle.dumps(_map(value, torch.Tensor, lambda tensor: Place(number_of(tensor))))).decode()
+def pack(value: Any, numbers: dict[int, int]) -> str:
+    """The value with its tensors replaced by places, as text; `numbers` maps a tensor's `id` to its number."""
+    return pack_plain(_map(value, torch.Tensor, lambda tensor: Place(numbers[id(tensor)])))
 
 
 def pack_plain(value: Any) -> str:

@@ -19,7 +19,8 @@ from autotriton.judge.blocking_names import is_copy, is_compute
 from autotriton.judge.channel import ChannelError
 from autotriton.judge.forks import Ending, Process
 from autotriton.judge.options import JUDGE_VERSION, JudgeOptions
-from autotriton.judge.processes import Processes, ReferenceClient
+from autotriton.judge.processes import Processes
+from autotriton.judge.references import ReferenceClient
 from autotriton.judge.sandbox.limits import Limits
 from autotriton.types import Check, Finding, Kernel, Outcome, Policy, Severity, Task, Tier, Verdict
 
@@ -60,6 +61,8 @@ class Trial:
     torch_ops: dict[str, int] = field(default_factory=dict)
     launches: list[dict[str, Any]] = field(default_factory=list)
     stage_seconds: dict[str, float] = field(default_factory=dict)
+    references: list[ReferenceClient] = field(default_factory=list)
+    """In use until the verdict."""
     stuck: bool = False
     """Its process could not be ended at once: a kernel that never returns holds the GPU."""
     deterministic: bool | None = None
@@ -209,7 +212,7 @@ class Bench:
         return Check.model_validate(found["check"]), found["same"]
 
     def run_case(self, case: int, *, poison: int, times: int = 1, **more: bool) -> bool | None:
-        answer = self.call(case, poison=poison, times=times)
+        answer = _per_call(self.call(case, poison=poison, times=times), times)
         self._absorb(answer)
         self.raise_on_evidence(answer)
         check, same = self.check(case, answer, **more)
@@ -222,6 +225,13 @@ class Bench:
             raise Decided(Outcome.WRONG, self.tier, f"wrong on case {check.inputs}: {check.detail}")
         self.answer = answer
         return same
+
+
+def _per_call(answer: dict[str, Any], times: int) -> dict[str, Any]:
+    """What was counted over several calls, as for one of them."""
+    counted = {key: {name: -(-int(number) // times) for name, number in (answer.get(key) or {}).items()}
+               for key in ("launches", "operators", "moved_bytes")}  # fmt: skip
+    return {**answer, **counted, "torch_cost": [float(part) / times for part in answer.get("torch_cost") or [0, 0]]}
 
 
 def correctness(bench: Bench, stage: str = "cases") -> None:

@@ -166,7 +166,10 @@ class Session:
                 result = self.model(*args, **kwargs)
         self._synchronize()
         self.inputs.push()
-        return self.hand_over(result, leaves)
+        for index, slot in slots.items():
+            if (tuple(leaves[index].shape), leaves[index].stride()) != (slot.shape, slot.stride):
+                raise CandidateError(f"changed the shape of input {index} in place")
+        return self.hand_over(result, slots)
 
     def place(self, inputs: list[list[Any]]) -> tuple[dict[int, arena.Slot], dict[int, torch.Tensor]]:
         """Input tensors over the arena. The same slot is the same tensor object in every call, with other content."""
@@ -187,7 +190,7 @@ class Session:
             self.witness.ranges = self.watch.ranges
             self.watch.ranges.extend([(leaf.data_ptr(), slots[index].span) for index, leaf in leaves.items()])
             for tensor in self.state_names.values():
-                self.watch.ranges.add(tensor.data_ptr(), arena.span_bytes(tensor.shape, tensor.stride(), tensor.element_size()))
+                self.watch.ranges.add(*extent(tensor))
 
     def load_state(self, slots: list[list[Any]]) -> None:
         with torch.no_grad():
@@ -195,7 +198,7 @@ class Session:
                 if name in self.state_names:
                     self.state_names[name].copy_(arena.view(self.inputs, arena.Slot.from_json(slot)))
 
-    def hand_over(self, result: Any, inputs: dict[int, torch.Tensor]) -> dict[str, Any]:
+    def hand_over(self, result: Any, inputs: dict[int, arena.Slot]) -> dict[str, Any]:
         leaves = flatten(result)[0]
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         for tensor in tensors:
@@ -219,17 +222,17 @@ class Session:
                 "leaves": [{"slot": next(places).to_json()} if isinstance(leaf, torch.Tensor) else {"value": plain(leaf)} for leaf in leaves],
                 "state": [[name, next(places).to_json()] for name, _ in state], **self.evidence()}  # fmt: skip
 
-    def _alias_of(self, tensor: torch.Tensor, inputs: dict[int, torch.Tensor]) -> str | None:
+    def _alias_of(self, tensor: torch.Tensor, inputs: dict[int, arena.Slot]) -> str | None:
         """What else this output's memory belongs to: an input, a parameter, or the answer to an earlier call."""
         if tensor.numel() == 0:
             return None
-        start, size = tensor.data_ptr(), arena.span_bytes(tensor.shape, tensor.stride(), tensor.element_size())
-        named = [(f"input {index}", leaf) for index, leaf in inputs.items()]
-        named += [(f"state {name}", value) for name, value in self.state_names.items()]
-        named += [("an earlier answer", earlier) for earlier in self.previous]
-        for name, other in named:
-            span = arena.span_bytes(other.shape, other.stride(), other.element_size())
-            if other.data_ptr() < start + size and start < other.data_ptr() + span:
+        base = self.inputs.bytes.data_ptr()
+        named = [(f"input {index}", base + slot.offset, slot.span) for index, slot in inputs.items()]
+        named += [(f"state {name}", *extent(value)) for name, value in self.state_names.items()]
+        named += [("an earlier answer", *extent(earlier)) for earlier in self.previous]
+        start, size = extent(tensor)
+        for name, other, span in named:
+            if other < start + size and start < other + span:
                 return name
         return None
 
@@ -258,6 +261,11 @@ class Session:
         if self.performance is None:
             self.performance = Performance(self)
         return self.performance.answer(request)
+
+
+def extent(tensor: torch.Tensor) -> tuple[int, int]:
+    """First address and bytes from there to past the last element."""
+    return tensor.data_ptr(), arena.span_bytes(tensor.shape, tensor.stride(), tensor.element_size())
 
 
 def plain(leaf: Any) -> Any:

@@ -36,11 +36,13 @@ def _preload() -> None:
     import triton.language
     import triton.runtime.interpreter
 
+    from autotriton.judge.blocking import compute_operators
     from autotriton.judge.targets import warm_up
 
+    compute_operators()
     warm_up()
     assert numpy and triton
-    assert not torch.cuda.is_initialized()
+    assert not torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
 
 
 def serve(connection: socket.socket) -> None:

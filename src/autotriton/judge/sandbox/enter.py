@@ -137,8 +137,11 @@ def _close_others(keep: int) -> None:
 
 
 def _environment(scratch: str) -> dict[str, str]:
+    # One connection instead of eight halves the time a CUDA context takes, and contexts are made one after another:
+    # 16 processes had theirs after 3.2 s, with this after 1.5 s (H200, driver 580).
     return {"HOME": scratch, "TMPDIR": scratch, "TRITON_CACHE_DIR": f"{scratch}/triton", "TRITON_HOME": scratch,
-            "XDG_CACHE_HOME": scratch, "TORCHINDUCTOR_CACHE_DIR": f"{scratch}/inductor"}  # fmt: skip
+            "XDG_CACHE_HOME": scratch, "TORCHINDUCTOR_CACHE_DIR": f"{scratch}/inductor",
+            "CUDA_DEVICE_MAX_CONNECTIONS": "1"}  # fmt: skip
 
 
 def _private_mounts(scratch: str, limits: Limits) -> None:

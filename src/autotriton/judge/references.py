@@ -1,0 +1,195 @@
+"""The parent's handles on reference processes: one per task, kept while they are used or recent, within the GPU's memory.
+
+Must stay true: a reference in use is never ended, and a task that needs much GPU memory waits until others have given theirs back.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+from autotriton.errors import JudgeError, TaskError
+from autotriton.judge.channel import ChannelError
+from autotriton.judge.forks import Process
+from autotriton.judge.sandbox.limits import Limits
+from autotriton.types import Task
+
+if TYPE_CHECKING:
+    from autotriton.judge.processes import Processes
+
+_OPEN_TIMEOUT_S = 600.0
+_KEPT = 24
+_INPUT_COPIES = 16
+"""GPU memory a task takes, in sizes of its inputs: fp64 oracle, both arenas, the candidate's own. Measured at 8 to 14."""
+_CONTEXT_BYTES = 1 << 30
+Key = tuple[str, str, int]
+
+
+class TooLarge(Exception):
+    """The task's inputs are larger than the caller wants them."""
+
+
+class ReferenceClient:
+    """The parent's handle on one task's reference process."""
+
+    def __init__(self, process: Process, about: dict[str, Any], gpu_bytes: int) -> None:
+        self.process, self.about, self.gpu_bytes = process, about, gpu_bytes
+        self.users = 0
+        self.lock = threading.Lock()
+        self._numbers = itertools.count()
+
+    def session(self, *, timed: bool) -> tuple[int, dict[str, Any], list[int]]:
+        number = next(self._numbers)
+        with self.lock:
+            self.process.channel.send({"do": "session", "session": number, "timed": timed})
+            answer, descriptors = self._receive()
+        return number, answer, descriptors
+
+    def ask(self, do: str, session: int, **more: Any) -> dict[str, Any]:
+        with self.lock:
+            self.process.channel.send({"do": do, "session": session, **more})
+            return self._receive()[0]
+
+    def _receive(self) -> tuple[dict[str, Any], list[int]]:
+        try:
+            answer, descriptors = self.process.channel.receive(_OPEN_TIMEOUT_S)
+        except ChannelError as error:
+            raise _died(self.process) from error
+        _raise_if_error(answer)
+        return answer, descriptors
+
+
+class References:
+    """Opens, shares and ends reference processes."""
+
+    def __init__(self, processes: Processes) -> None:
+        self._processes = processes
+        self._clients: OrderedDict[Key, ReferenceClient] = OrderedDict()
+        self._opening: dict[Key, threading.Lock] = {}
+        self._changed = threading.Condition()
+        self._reserved = 0
+        self._too_large: set[str] = set()
+
+    def take(self, task: Task, device: str, *, seed: int, cases: int, admit: bool, at_most: int | None = None) -> ReferenceClient:
+        """The task's reference process, in use until `give_back`.
+
+        With `at_most`, a task whose inputs hold more elements raises TooLarge instead.
+        """
+        key = (task.hash, device, seed)
+        with self._changed:
+            opening = self._opening.setdefault(key, threading.Lock())
+            if at_most is not None and task.hash in self._too_large:
+                raise TooLarge
+        with opening:
+            with self._changed:
+                client = self._clients.get(key)
+                if client is not None:
+                    self._clients.move_to_end(key)
+                    client.users += 1
+                    return client
+            client = self._open(task, device, seed, cases, admit, at_most)
+            client.users = 1
+            with self._changed:
+                self._clients[key] = client
+        self._trim(_KEPT)
+        return client
+
+    def give_back(self, client: ReferenceClient) -> None:
+        with self._changed:
+            client.users -= 1
+            self._changed.notify_all()
+        self._trim(_KEPT)
+
+    def forget(self, task: Task) -> None:
+        """End a task's references, unless somebody uses them."""
+        with self._changed:
+            keys = [key for key, client in self._clients.items() if key[0] == task.hash and client.users == 0]
+            clients = [self._clients.pop(key) for key in keys]
+        self._end(clients)
+
+    def close(self) -> None:
+        with self._changed:
+            clients = list(self._clients.values())
+            self._clients.clear()
+        self._end(clients)
+
+    def _trim(self, kept: int) -> None:
+        """End the least recent ones beyond `kept`, never one in use."""
+        with self._changed:
+            idle = [key for key, client in self._clients.items() if client.users == 0]
+            clients = [self._clients.pop(key) for key in idle[: max(0, len(self._clients) - kept)]]
+        self._end(clients)
+
+    def _end(self, clients: list[ReferenceClient]) -> None:
+        for client in clients:
+            client.process.end()
+        with self._changed:
+            self._reserved -= sum(client.gpu_bytes for client in clients)
+            self._changed.notify_all()
+
+    def _open(self, task: Task, device: str, seed: int, cases: int, admit: bool, at_most: int | None) -> ReferenceClient:
+        readable = (task.import_root,) if task.import_root else ()
+        limits = Limits(deadline_s=24 * 3600, memory_bytes=64 << 30, devices=device == "cuda", allow_processes=True,
+                        readable=readable, disk_bytes=4 << 30, processes=256)  # fmt: skip
+        process = self._processes.server(interpret=False).spawn("reference", limits)
+        described = task.model_dump(mode="json")
+        gpu_bytes = 0
+        try:
+            if device == "cuda" or at_most is not None:
+                size = _answer(process, {"do": "size", "task": described})
+                if at_most is not None and (size["elements"] is None or size["elements"] > at_most):
+                    with self._changed:
+                        self._too_large.add(task.hash)
+                    raise TooLarge
+                gpu_bytes = self._reserve(size["bytes"]) if device == "cuda" else 0
+            request = {"do": "open", "task": described, "device": device, "seed": seed, "cases": cases, "admit": admit}
+            return ReferenceClient(process, _answer(process, request), gpu_bytes)
+        except Exception:
+            process.end()
+            with self._changed:
+                self._reserved -= gpu_bytes
+                self._changed.notify_all()
+            raise
+
+    def _reserve(self, input_bytes: int | None) -> int:
+        """Wait until the GPU has room for a task with these inputs; idle references make it."""
+        gpu = self._processes.gpu()
+        total = gpu.memory_bytes if gpu is not None else 0
+        wanted = total // 4 if input_bytes is None else min(_INPUT_COPIES * input_bytes + _CONTEXT_BYTES, total)
+        while True:
+            with self._changed:
+                if self._reserved == 0 or self._reserved + wanted <= total:
+                    self._reserved += wanted
+                    return wanted
+                idle = any(client.users == 0 and client.gpu_bytes for client in self._clients.values())
+                if not idle:
+                    self._changed.wait(1.0)
+            if idle:
+                self._trim(max(0, len(self._clients) - 1))
+
+
+def _answer(process: Process, request: dict[str, Any]) -> dict[str, Any]:
+    try:
+        process.channel.send(request)
+        answer, _ = process.channel.receive(_OPEN_TIMEOUT_S)
+    except ChannelError as error:
+        raise _died(process) from error
+    _raise_if_error(answer)
+    return answer
+
+
+def _raise_if_error(answer: dict[str, Any]) -> None:
+    if "task_error" in answer:
+        raise TaskError(str(answer["task_error"]))
+    if "judge_error" in answer:
+        raise JudgeError(f"the reference process failed: {answer['judge_error']}")
+
+
+def _died(process: Process) -> Exception:
+    ending = process.end()
+    if ending.reason or ending.exit_code:
+        how = {"memory": "it used too much memory", "deadline": "it took too long"}.get(ending.reason, f"exit code {ending.exit_code}")
+        return TaskError(f"the task's own reference ended its process: {how}", hint=ending.output[-300:].strip() or None)
+    return JudgeError("a reference process closed without a word")
