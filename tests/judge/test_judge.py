@@ -212,7 +212,7 @@ def test_a_judge_opens_a_tasks_reference_once(processes):
 def test_a_fixed_seed_reproduces_the_verdict(processes, decide):
     found = []
     for _ in range(2):
-        processes.forget(RELU)
+        processes.references.forget(RELU)
         found.append(decide(RELU, RELU_WRONG, seed=7).model_copy(update={"stage_seconds": {}}))
     assert found[0] == found[1]
     other = decide(RELU, RELU_WRONG, seed=8)

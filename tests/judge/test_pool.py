@@ -130,6 +130,7 @@ class FakeProcesses:
     stuck_total = 0
 
     def __init__(self):
+        self.references = self
         self.forgotten: list[str] = []
         self.freed = 0
 
@@ -142,8 +143,6 @@ class FakeProcesses:
     def forget(self, task):
         self.forgotten.append(task.id)
 
-    def forget_all(self):
-        self.forgotten.append("all")
 
 
 class FakeJudge:

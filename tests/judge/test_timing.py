@@ -89,7 +89,7 @@ class FakeReference:
     """Answers as a reference process does; remembers the order of what it was asked."""
 
     def __init__(self, **more):
-        self.about = {"compute_dtype": "float32", "required_bytes": 4.8e6, "flops": 0.0}  # 1 microsecond on an H200
+        self.about = {"compute_dtype": "float32", "required_bytes": 4.8e6, "flops": 0.0, "large": False}  # 1 microsecond on an H200
         self.baseline_ms = {"eager": 0.02, "compile": 0.01}
         self.failing: dict[str, str] = {}
         self.check = {"passed": True, "detail": ""}
@@ -178,7 +178,7 @@ def test_some_answers_of_timed_blocks_are_checked_and_nothing_else_is_passed_on(
     reference.ask, ask = (lambda *args, **more: seen.append(more) or ask(*args, **more)), reference.ask
     timed(reference, FakeBench(reference))
     checked = [more for more in seen if more["phase"] == "check"]
-    assert len(checked) >= 3
+    assert len(checked) in (1, 2)
     assert all(set(more["answer"]) == {"leaves", "state", "structure", "aliases"} for more in checked)
     assert all(0 <= more["variant"] < 8 for more in checked)
 

@@ -107,11 +107,7 @@ class Judge:
         trial.start_over()
 
     def _without_gpu(self, trial: Trial, reference: ReferenceClient, tier: Tier) -> Verdict:
-        """Interpreter at the task's own shapes, then cross-compilation of what was launched."""
-        if reference.about["elements"] > _INTERPRETER_ELEMENTS:
-            size = f"{reference.about['elements'] / 1e6:.0f} million elements"
-            raise PrerequisiteError(f"the task's tensors ({size}) are too large for Triton's interpreter",
-                                    hint="judge it on a GPU, make its shapes smaller, or use --tier rules")  # fmt: skip
+        """The interpreter, then cross-compilation of what was launched."""
         with self.bench(trial, reference, "cpu", Tier.INTERPRET) as bench:
             trials.correctness(bench)
         if tier is Tier.INTERPRET:
@@ -127,19 +123,33 @@ class Judge:
         Small tasks get their answers on the CPU even where kernels run on a GPU: dozens of references on one GPU would slow
         each other and every candidate down. Timing needs the reference on the device.
         """
-        if device == "cuda" and tier is not Tier.TIME:
+        if device == "cpu":
+            return self._admitted(trial, self._for_interpreter(trial, tier))
+        if tier is not Tier.TIME:
             try:
                 return self._admitted(trial, self._opened(trial, "cpu", at_most=_SMALL_ELEMENTS))
             except (TooLarge, _NotOnCpu):
                 pass  # the GPU decides
         return self._admitted(trial, self._opened(trial, device))
 
-    def _opened(self, trial: Trial, device: str, at_most: int | None = None) -> ReferenceClient:
+    def _for_interpreter(self, trial: Trial, tier: Tier) -> ReferenceClient:
+        """At the task's own shapes; at smaller ones only for the tiers that claim no more than that."""
+        try:
+            return self._opened(trial, "cpu", at_most=_INTERPRETER_ELEMENTS, fallback=False)
+        except TooLarge:
+            if tier not in (Tier.INTERPRET, Tier.COMPILE):
+                hint = "judge it on a GPU, or at reduced shapes with --tier interpret"
+                raise PrerequisiteError(f"task {trial.task.id} is too large for Triton's interpreter", hint=hint) from None
+        trial.notes.append("verified at reduced shapes only: the task's own are too large for Triton's interpreter")
+        return self._opened(trial, "cpu", at_most=_INTERPRETER_ELEMENTS >> 4, fallback=False, reduced=True)
+
+    def _opened(self, trial: Trial, device: str, at_most: int | None = None, *, fallback: bool = True, reduced: bool = False) -> ReferenceClient:
         options = self.options
         try:
-            client = self.processes.references.take(trial.task, device, seed=self.seed, cases=options.cases, admit=options.admit, at_most=at_most)
+            client = self.processes.references.take(trial.task, device, seed=self.seed, cases=options.cases, admit=options.admit,
+                                                    at_most=at_most, reduced=reduced)  # fmt: skip
         except TaskError as error:
-            if at_most is None:
+            if at_most is None or not fallback:
                 raise
             raise _NotOnCpu from error
         trial.references.append(client)

@@ -23,6 +23,7 @@ from autotriton.judge.costs import cost
 from autotriton.judge.oracle import expect
 from autotriton.judge.program import Inputs, Leaf, Program, duplicate, map_tensors, randomise_state, state
 from autotriton.judge.rehearsal import Rehearsal, variants_for
+from autotriton.judge.shrink import shrink
 from autotriton.types import Check, Task
 
 _SLACK_BYTES = 1 << 20
@@ -69,6 +70,18 @@ def input_size(request: dict[str, Any]) -> dict[str, Any]:
     return {"elements": sum(leaf.numel() for leaf in leaves if isinstance(leaf, torch.Tensor)), "bytes": _bytes(leaves)}
 
 
+def _task(request: dict[str, Any]) -> Task:
+    """The task as it came, or at smaller shapes."""
+    task = Task.model_validate(request["task"])
+    if "shrink" not in request:
+        return task
+    reduced = shrink(task, int(request["shrink"]))
+    if reduced is None:
+        raise TaskError(f"task {task.id} is too large for Triton's interpreter, and no smaller shapes run",
+                        hint="judge it on a GPU, or make its constants smaller")  # fmt: skip
+    return reduced
+
+
 @dataclass(frozen=True)
 class Facts:
     """What is remembered of the first case when its tensors may be gone."""
@@ -92,7 +105,7 @@ class Reference:
     """One task's cases and answers."""
 
     def __init__(self, request: dict[str, Any]) -> None:
-        self.task = Task.model_validate(request["task"])
+        self.task = _task(request)
         self.device = str(request["device"])
         self.seed = int(request["seed"])
         self.program = Program(self.task, self.device)

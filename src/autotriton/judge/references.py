@@ -24,7 +24,7 @@ _KEPT = 24
 _INPUT_COPIES = 16
 """GPU memory a task takes, in sizes of its inputs: fp64 oracle, both arenas, the candidate's own. Measured at 8 to 14."""
 _CONTEXT_BYTES = 1 << 30
-Key = tuple[str, str, int]
+Key = tuple[str, str, int, bool]
 
 
 class TooLarge(Exception):
@@ -70,17 +70,18 @@ class References:
         self._opening: dict[Key, threading.Lock] = {}
         self._changed = threading.Condition()
         self._reserved = 0
-        self._too_large: set[str] = set()
+        self._too_large: set[tuple[str, int]] = set()
 
-    def take(self, task: Task, device: str, *, seed: int, cases: int, admit: bool, at_most: int | None = None) -> ReferenceClient:
+    def take(self, task: Task, device: str, *, seed: int, cases: int, admit: bool, at_most: int | None = None,
+             reduced: bool = False) -> ReferenceClient:  # fmt: skip
         """The task's reference process, in use until `give_back`.
 
-        With `at_most`, a task whose inputs hold more elements raises TooLarge instead.
+        With `at_most`, a task whose inputs hold more elements is taken at smaller shapes (`reduced`) or raises TooLarge.
         """
-        key = (task.hash, device, seed)
+        key = (task.hash, device, seed, reduced)
         with self._changed:
             opening = self._opening.setdefault(key, threading.Lock())
-            if at_most is not None and task.hash in self._too_large:
+            if at_most is not None and not reduced and (task.hash, at_most) in self._too_large:
                 raise TooLarge
         with opening:
             with self._changed:
@@ -89,7 +90,8 @@ class References:
                     self._clients.move_to_end(key)
                     client.users += 1
                     return client
-            client = self._open(task, device, seed, cases, admit, at_most)
+            request = {"do": "open", "task": task.model_dump(mode="json"), "device": device, "seed": seed, "cases": cases, "admit": admit}
+            client = self._open(task, request, at_most, reduced)
             client.users = 1
             with self._changed:
                 self._clients[key] = client
@@ -129,22 +131,23 @@ class References:
             self._reserved -= sum(client.gpu_bytes for client in clients)
             self._changed.notify_all()
 
-    def _open(self, task: Task, device: str, seed: int, cases: int, admit: bool, at_most: int | None) -> ReferenceClient:
+    def _open(self, task: Task, request: dict[str, Any], at_most: int | None, reduced: bool) -> ReferenceClient:
         readable = (task.import_root,) if task.import_root else ()
-        limits = Limits(deadline_s=24 * 3600, memory_bytes=64 << 30, devices=device == "cuda", allow_processes=True,
-                        readable=readable, disk_bytes=4 << 30, processes=256)  # fmt: skip
+        gpu = request["device"] == "cuda"
+        limits = Limits(deadline_s=24 * 3600, memory_bytes=64 << 30, devices=gpu, allow_processes=True, readable=readable,
+                        disk_bytes=4 << 30, processes=256)  # fmt: skip
         process = self._processes.server(interpret=False).spawn("reference", limits)
-        described = task.model_dump(mode="json")
         gpu_bytes = 0
         try:
-            if device == "cuda" or at_most is not None:
-                size = _answer(process, {"do": "size", "task": described})
+            if gpu or at_most is not None:
+                size = _answer(process, {"do": "size", "task": request["task"]})
                 if at_most is not None and (size["elements"] is None or size["elements"] > at_most):
-                    with self._changed:
-                        self._too_large.add(task.hash)
-                    raise TooLarge
-                gpu_bytes = self._reserve(size["bytes"]) if device == "cuda" else 0
-            request = {"do": "open", "task": described, "device": device, "seed": seed, "cases": cases, "admit": admit}
+                    if not reduced:
+                        with self._changed:
+                            self._too_large.add((task.hash, at_most))
+                        raise TooLarge
+                    request = {**request, "shrink": at_most}
+                gpu_bytes = self._reserve(size["bytes"]) if gpu else 0
             return ReferenceClient(process, _answer(process, request), gpu_bytes)
         except Exception:
             process.end()

@@ -313,7 +313,8 @@ def ended(ending: Ending, tier: Tier) -> Decided:
     """How a candidate's process ended, as a verdict."""
     tail = f": {ending.output.strip()[-300:]}" if ending.output.strip() else ""
     if ending.reason in ("deadline", "stuck"):
-        return Decided(Outcome.TIMED_OUT, tier, "ran past its deadline: look for an endless loop or a far too large grid")
+        slow = "; Triton's interpreter is slow, so raise --timeout if it is only that" if tier is Tier.INTERPRET else ""
+        return Decided(Outcome.TIMED_OUT, tier, f"ran past its deadline: look for an endless loop or a far too large grid{slow}")
     if ending.reason.startswith("monitor"):
         raise JudgeError(f"the sandbox could not be set up: {ending.reason}", hint="run `autotriton doctor`")
     if ending.reason in ("memory", "processes", "disk"):

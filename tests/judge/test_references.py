@@ -1,0 +1,174 @@
+"""Reference processes: opened once, never ended in use, within the GPU's memory; and whose fault their errors are."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from autotriton.errors import JudgeError, TaskError
+from autotriton.judge import references
+from autotriton.judge.forks import Ending
+from autotriton.judge.processes import Gpu, Processes
+from autotriton.judge.references import ReferenceClient, References, TooLarge, _died, _raise_if_error
+from autotriton.types import Task
+
+SOURCE = """
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return x * 2
+
+def get_inputs():
+    return [torch.randn(8, 16)]
+"""
+TASK = Task(id="double", source=SOURCE)
+
+
+def test_what_a_reference_says_becomes_the_error_of_whoever_can_fix_it():
+    with pytest.raises(TaskError, match="forward raised"):
+        _raise_if_error({"task_error": "forward raised"})
+    with pytest.raises(JudgeError, match="the reference process failed: bug"):
+        _raise_if_error({"judge_error": "bug"})
+    _raise_if_error({"cases": []})
+
+
+@pytest.mark.parametrize(
+    ("ending", "kind", "words"),
+    [
+        (Ending("memory", -9, ""), TaskError, "it used too much memory"),
+        (Ending("deadline", -9, ""), TaskError, "it took too long"),
+        (Ending("", -11, "Segmentation fault"), TaskError, "exit code -11.*Segmentation fault"),
+        (Ending("", 0, ""), JudgeError, "closed without a word"),
+    ],
+)
+def test_how_a_died_says_who_can_fix_it(ending, kind, words):
+    with pytest.raises(kind, match=words):
+        raise _died(SimpleNamespace(end=lambda: ending))
+
+
+@pytest.fixture(scope="module")
+def real():
+    with_servers = Processes()
+    yield with_servers
+    with_servers.close()
+
+
+def opened(processes: Processes, task: Task = TASK, at_most: int | None = None, seed: int = 1):
+    return processes.references.take(task, "cpu", seed=seed, cases=4, admit=False, at_most=at_most)
+
+
+def used(processes: Processes, **more):
+    """Opened and given back."""
+    client = opened(processes, **more)
+    processes.references.give_back(client)
+    return client
+
+
+@pytest.mark.interp
+def test_a_reference_is_kept_until_it_is_forgotten(real):
+    one = used(real)
+    assert used(real) is one
+    assert used(real, seed=2) is not one
+    real.references.forget(TASK)
+    again = used(real)
+    assert again is not one
+    assert again.about["elements"] == 2 * 8 * 16
+    assert len(again.about["cases"]) == 4
+
+
+@pytest.mark.interp
+def test_a_reference_in_use_is_never_ended(real, monkeypatch):
+    monkeypatch.setattr(references, "_KEPT", 1)
+    one = opened(real, seed=20)
+    real.references.forget(TASK)
+    used(real, seed=21)
+    assert one.session(timed=False)[0] == 0
+    assert used(real, seed=20) is one
+    real.references.give_back(one)
+
+
+@pytest.mark.interp
+def test_only_so_many_idle_references_are_kept(real, monkeypatch):
+    monkeypatch.setattr(references, "_KEPT", 2)
+    first = used(real, seed=10)
+    for seed in (11, 12):
+        used(real, seed=seed)
+    assert used(real, seed=10) is not first
+    assert len(real.references._clients) == 2
+
+
+@pytest.mark.interp
+def test_a_task_larger_than_asked_for_is_told_before_it_is_run(real):
+    source = SOURCE.replace("(8, 16)", "(1 << 20, 1 << 20)")  # four terabytes
+    large = Task(id="large", source=source)
+    for _ in range(2):
+        with pytest.raises(TooLarge):
+            opened(real, large, at_most=1 << 20)
+    assert used(real, at_most=1 << 20).about["elements"] == 256
+
+
+@pytest.mark.interp
+def test_a_reference_that_raises_leaves_nothing_behind(real):
+    broken = Task(id="broken", source=SOURCE.replace("return x * 2", "raise ValueError('no')"))
+    for _ in range(2):
+        with pytest.raises(TaskError, match="ValueError: no"):
+            opened(real, broken)
+    assert broken.hash not in {key[0] for key in real.references._clients}
+
+
+# --- room on the GPU, with processes that only pretend ----------------------------------------------------
+
+
+class FakeProcess:
+    """A reference with inputs of one sixteenth of a gigabyte: two gigabytes of the GPU with its context."""
+
+    def __init__(self):
+        self.ended = False
+        self.channel = SimpleNamespace(send=lambda _: None, receive=lambda _: ({"elements": 1 << 24, "bytes": 1 << 26}, []))
+
+    def end(self):
+        self.ended = True
+
+
+@pytest.fixture
+def crowded():
+    """References of a GPU with room for two such tasks."""
+    gpu = Gpu("GPU", "9.0", 4 << 30, 1, 1)
+    server = SimpleNamespace(spawn=lambda *_: FakeProcess())
+    return References(SimpleNamespace(gpu=lambda: gpu, server=lambda interpret: server))
+
+
+def on_gpu(held: References, name: str):
+    return held.take(Task(id=name, source=name), "cuda", seed=0, cases=1, admit=False)
+
+
+def test_idle_references_make_room(crowded):
+    first, second = on_gpu(crowded, "a"), on_gpu(crowded, "b")
+    crowded.give_back(first)
+    third = on_gpu(crowded, "c")
+    assert first.process.ended
+    assert not second.process.ended
+    assert third.gpu_bytes == 2 << 30
+
+
+def test_a_task_waits_until_another_has_given_its_memory_back(crowded):
+    first, _ = on_gpu(crowded, "a"), on_gpu(crowded, "b")
+    third: list[ReferenceClient] = []
+    waiting = threading.Thread(target=lambda: third.append(on_gpu(crowded, "c")), daemon=True)
+    waiting.start()
+    waiting.join(0.1)
+    assert waiting.is_alive()
+    crowded.give_back(first)
+    waiting.join(10)
+    assert third
+    assert first.process.ended
+
+
+def test_memory_is_free_again_when_all_is_closed(crowded):
+    for name in "ab":
+        on_gpu(crowded, name)
+    crowded.close()
+    assert crowded._reserved == 0
