@@ -17,7 +17,7 @@ SCHEMA_VERSION = 1
 class Record(BaseModel):
     """Base of everything that reaches disk."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
 
 
 class Outcome(StrEnum):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -85,6 +86,8 @@ def judge(
     }
     loaded = source.load(task, mode=mode, tf32=tf32, inputs=input or (), init=init or ())
     code = source.read(candidate, "candidate")
+    if sandbox is SandboxKind.NONE:
+        print("warning: without a sandbox the candidate can do whatever you can do", file=sys.stderr)
     run = _new_run(runs, {"task": task, "candidate": str(candidate), "mode": mode, "tf32": tf32, **options})
     with _progress() as report:
         verdict = _judge(loaded, code, options, run, report)
@@ -117,7 +120,9 @@ def _new_run(root: Path | None, config: dict[str, Any]) -> Run | None:
         return None
     from autotriton.store import Store
 
-    return Store(root).create("judge", config)
+    from autotriton.judge.options import JUDGE_VERSION
+
+    return Store(root).create("judge", config, judge_version=JUDGE_VERSION)
 
 
 @contextmanager

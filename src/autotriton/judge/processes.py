@@ -20,6 +20,8 @@ from autotriton.judge.channel import Channel, ChannelError
 from autotriton.judge.forks import ForkServer, Process
 from autotriton.judge.references import References
 from autotriton.judge.sandbox.limits import Limits
+from autotriton.machine import describe
+from autotriton.types import Machine
 
 
 
@@ -69,6 +71,13 @@ class Processes:
                 self._gpu = Gpu(**answer["gpu"]) if answer.get("gpu") else None
             self._gpu_known = True
         return self._gpu
+
+    def machine(self) -> Machine:
+        """This machine, with its GPU once something has looked at it."""
+        gpu = self._gpu
+        more = {} if gpu is None else {"gpu": gpu.name, "compute_capability": gpu.capability,
+                                       "gpu_memory_gib": round(gpu.memory_bytes / 2**30, 1)}  # fmt: skip
+        return describe(gpu=False).model_copy(update=more)
 
     def triton_seed(self) -> str | None:
         """Triton's own GPU helper library, built once by a trusted process instead of by every candidate's."""

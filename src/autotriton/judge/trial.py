@@ -77,7 +77,7 @@ class Trial:
             checks=tuple(self.checks), kernels=tuple(self.kernels.values()), torch_ops=self.torch_ops,
             triton_share=self.triton_share, deterministic=self.deterministic, notes=tuple(self.notes),
             stage_seconds={name: round(seconds, 4) for name, seconds in self.stage_seconds.items()},
-            peak_memory_bytes=self.peak_memory_bytes, judge_version=JUDGE_VERSION, **self.more,
+            peak_memory_bytes=self.peak_memory_bytes, machine=self.processes.machine(), judge_version=JUDGE_VERSION, **self.more,
         )  # fmt: skip
 
     def start_over(self) -> None:
