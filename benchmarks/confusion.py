@@ -2,8 +2,8 @@
 
     python benchmarks/confusion.py [--folder DIR ...] [--device auto|cpu|cuda] [--only PATTERN] [--json FILE]
 
-Runs `tests/cheats` and any folder in the NAME/{reference.py,candidate.py,meta.json} format. Exits 1 when a cheat is accepted or
-an honest kernel rejected.
+Runs `tests/cheats` and any folder in the NAME/{reference.py,candidate.py,meta.json} format. Exits 1 when a cheat is
+accepted or an honest kernel rejected.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "cheats"))
 
-import corpus  # noqa: E402
+import corpus
 
-from autotriton.errors import AutoTritonError  # noqa: E402
-from autotriton.judge import Judgement, JudgeOptions, judge_many  # noqa: E402
-from autotriton.types import Task, Tier  # noqa: E402
+from autotriton.errors import AutoTritonError
+from autotriton.judge import Judgement, JudgeOptions, judge_many
+from autotriton.types import Task, Tier
 
 
 def main() -> int:
@@ -42,8 +42,12 @@ def main() -> int:
     if args.device == "cpu":
         cases = [case for case in cases if not case.gpu_only]
     tier = Tier(args.tier) if args.tier else None
-    options = JudgeOptions(device=args.device, timeout_s=args.timeout, allow_degenerate=True, tier=tier, sandbox=args.sandbox)
-    jobs = [(Task(id=case.task_path.stem, source=case.task_path.read_text()), case.code_path.read_text()) for case in cases]
+    options = JudgeOptions(
+        device=args.device, timeout_s=args.timeout, allow_degenerate=True, tier=tier, sandbox=args.sandbox
+    )
+    jobs = [
+        (Task(id=case.task_path.stem, source=case.task_path.read_text()), case.code_path.read_text()) for case in cases
+    ]
     return report(cases, list(_judged(jobs, options, args.workers, cases)), args.json)
 
 
@@ -69,8 +73,16 @@ def report(cases, judgements, out: Path | None) -> int:
         verdict = judgement.verdict
         answer = "no verdict" if verdict is None else "accept" if verdict.accepted else "reject"
         table[case.family, answer] += 1
-        rows.append({"name": case.name, "family": case.family, "expected": case.expected, "answer": answer,
-                     "outcome": verdict.outcome if verdict else None, "message": verdict.message if verdict else judgement.error})
+        rows.append(
+            {
+                "name": case.name,
+                "family": case.family,
+                "expected": case.expected,
+                "answer": answer,
+                "outcome": verdict.outcome if verdict else None,
+                "message": verdict.message if verdict else judgement.error,
+            }
+        )
         if answer != case.expected:
             wrong.append(f"{case.name} ({case.family}): expected {case.expected}, got {answer}")
     print(f"{'family':12} {'accepted':>9} {'rejected':>9} {'no verdict':>11}")

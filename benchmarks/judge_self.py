@@ -1,4 +1,5 @@
-"""The judge judged: references wrapped as candidates must come out correct at about 1.0x, and an A/A interval must hold 1.0.
+"""The judge judged: references wrapped as candidates must come out correct at about 1.0x, and an A/A interval must
+hold 1.0.
 
     python benchmarks/judge_self.py TASK.py ... [--repeat 40] [--workers 4] [--json FILE]
 
@@ -26,8 +27,16 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=0.6)
     parser.add_argument("--json", type=Path, default=None)
     args = parser.parse_args()
-    options = JudgeOptions(tier=Tier.TIME, trust_candidate=True, baselines=("eager",), allow_degenerate=True, admit=False,
-                           repetitions=args.repetitions, timing_s=args.seconds, timeout_s=240)  # fmt: skip
+    options = JudgeOptions(
+        tier=Tier.TIME,
+        trust_candidate=True,
+        baselines=("eager",),
+        allow_degenerate=True,
+        admit=False,
+        repetitions=args.repetitions,
+        timing_s=args.seconds,
+        timeout_s=240,
+    )
     jobs = []
     for path in args.tasks:
         source = path.read_text()
@@ -37,24 +46,36 @@ def main() -> int:
     for judgement in judge_many(jobs, options, workers=args.workers):
         verdict = judgement.verdict
         speed = verdict.speedups.get("eager") if verdict else None
-        row = {"task": judgement.task.id, "outcome": verdict.outcome if verdict else None, "error": judgement.error,
-               "message": verdict.message if verdict else None, "notes": list(verdict.notes) if verdict else [],
-               "ratio": speed.ratio if speed else None, "low": speed.low if speed else None, "high": speed.high if speed else None,
-               "ms": verdict.timing.median_ms if verdict and verdict.timing else None,
-               "stages": verdict.stage_seconds if verdict else {}, "roofline": verdict.roofline_share if verdict else None,
-               "errors": [[c.inputs, c.max_error, c.reference_max_error, c.allowed_error] for c in verdict.checks] if verdict else []}  # fmt: skip
+        row = {
+            "task": judgement.task.id,
+            "outcome": verdict.outcome if verdict else None,
+            "error": judgement.error,
+            "message": verdict.message if verdict else None,
+            "notes": list(verdict.notes) if verdict else [],
+            "ratio": speed.ratio if speed else None,
+            "low": speed.low if speed else None,
+            "high": speed.high if speed else None,
+            "ms": verdict.timing.median_ms if verdict and verdict.timing else None,
+            "stages": verdict.stage_seconds if verdict else {},
+            "roofline": verdict.roofline_share if verdict else None,
+            "errors": [[c.inputs, c.max_error, c.reference_max_error, c.allowed_error] for c in verdict.checks]
+            if verdict
+            else [],
+        }
         rows.append(row)
-        print(f"[{len(rows)}/{len(jobs)}] {row['task']}: {row['outcome']} {row['ratio'] and round(row['ratio'], 4)} "
-              f"[{row['low'] and round(row['low'], 4)}, {row['high'] and round(row['high'], 4)}] {row['ms'] and round(row['ms'], 4)} ms "
-              f"{row['error'] or ''} {row['message'] if row['outcome'] != 'correct' else ''}", flush=True)  # fmt: skip
+        measured = f"{speed.ratio:.4f} [{speed.low:.4f}, {speed.high:.4f}] {row['ms']:.4f} ms" if speed else ""
+        trouble = row["error"] or ("" if row["outcome"] == "correct" else row["message"])
+        print(f"[{len(rows)}/{len(jobs)}] {row['task']}: {row['outcome']} {measured} {trouble}", flush=True)
         if args.json:
             args.json.write_text(json.dumps(rows, indent=1))
     timed = [row for row in rows if row["ratio"]]
     correct = sum(row["outcome"] == "correct" for row in rows)
     near = sum(abs(row["ratio"] - 1) <= 0.03 for row in timed)
     holds = sum(row["low"] <= 1.0 <= row["high"] for row in timed)
-    print(f"{len(rows)} timed in {time.perf_counter() - started:.0f} s: {correct} correct, {near} within 3% of 1.0x, "
-          f"interval holds 1.0 in {holds} of {len(timed)}")  # fmt: skip
+    print(
+        f"{len(rows)} timed in {time.perf_counter() - started:.0f} s: {correct} correct, {near} within 3% of 1.0x, "
+        f"interval holds 1.0 in {holds} of {len(timed)}"
+    )
     return 0
 
 

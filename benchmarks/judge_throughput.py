@@ -2,8 +2,8 @@
 
     python benchmarks/judge_throughput.py [--count 500] [--workers N] [--device auto|cpu|cuda] [--soak] [--json FILE]
 
-The batch is drawn from `tests/cheats` with a fixed seed: honest kernels, wrong ones, delegating ones, rule breakers, crashes, hangs and
-bombs, a few exact duplicates. Correctness only.
+The batch is drawn from `tests/cheats` with a fixed seed: honest kernels, wrong ones, delegating ones, rule breakers,
+crashes, hangs and bombs, a few exact duplicates. Correctness only.
 """
 
 from __future__ import annotations
@@ -21,18 +21,29 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "cheats"))
 
-import corpus  # noqa: E402
+import corpus
 
-from autotriton.judge import Judge, JudgeOptions, judge_many  # noqa: E402
-from autotriton.types import Task  # noqa: E402
+from autotriton.judge import Judge, JudgeOptions, judge_many
+from autotriton.types import Task
 
-_MIX = {"honest": 0.45, "numerics": 0.2, "delegation": 0.12, "replay": 0.05, "tamper": 0.04, "steal": 0.03, "forge": 0.03, "timing": 0.02}
+_MIX = {
+    "honest": 0.45,
+    "numerics": 0.2,
+    "delegation": 0.12,
+    "replay": 0.05,
+    "tamper": 0.04,
+    "steal": 0.03,
+    "forge": 0.03,
+    "timing": 0.02,
+}
 _DENIAL = 0.02
 _DUPLICATES = 0.04
 
 
 def batch(count: int, seed: int, device: str) -> list[tuple[Task, str]]:
-    """`count` jobs; each copy of a corpus file carries a comment of its own, so only the stated share is deduplicated."""
+    """`count` jobs; each copy of a corpus file carries a comment of its own, so only the stated share is
+    deduplicated.
+    """
     by_family = defaultdict(list)
     for case in corpus.load():
         if not (case.gpu_only and device == "cpu"):
@@ -52,7 +63,12 @@ def batch(count: int, seed: int, device: str) -> list[tuple[Task, str]]:
 
 def gpu_memory_mib() -> int | None:
     try:
-        text = subprocess.run(["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"], capture_output=True, text=True, check=True).stdout
+        text = subprocess.run(
+            ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
         return int(text.split()[0])
     except (OSError, subprocess.CalledProcessError, IndexError, ValueError):
         return None
@@ -83,7 +99,9 @@ def main() -> int:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--timeout", type=float, default=15.0)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--soak", action="store_true", help="also report leaked processes, GPU memory and resident memory")
+    parser.add_argument(
+        "--soak", action="store_true", help="also report leaked processes, GPU memory and resident memory"
+    )
     parser.add_argument("--json", type=Path, default=None)
     args = parser.parse_args()
     jobs = batch(args.count, args.seed, args.device)
@@ -100,14 +118,23 @@ def main() -> int:
                 stages[stage].append(seconds)
             if number % 100 == 99:
                 rss.append(resident_mib())
-                print(f"{number + 1}/{len(jobs)} after {time.perf_counter() - started:.1f} s", file=sys.stderr, flush=True)
+                print(
+                    f"{number + 1}/{len(jobs)} after {time.perf_counter() - started:.1f} s", file=sys.stderr, flush=True
+                )
         elapsed = time.perf_counter() - started
     time.sleep(1)
-    result = {"candidates": len(jobs), "verdicts": sum(outcomes.values()), "seconds": elapsed, "per_second": len(jobs) / elapsed,
-              "outcomes": dict(outcomes), "stage_ms_median": {s: 1e3 * statistics.median(v) for s, v in stages.items()},
-              "stage_s_total": {s: sum(v) for s, v in stages.items()},
-              "leaked_processes": len(processes()), "gpu_memory_mib": [memory_before, gpu_memory_mib()],
-              "resident_mib": [round(rss[0]), round(max(rss)), round(rss[-1])]}  # fmt: skip
+    result = {
+        "candidates": len(jobs),
+        "verdicts": sum(outcomes.values()),
+        "seconds": elapsed,
+        "per_second": len(jobs) / elapsed,
+        "outcomes": dict(outcomes),
+        "stage_ms_median": {s: 1e3 * statistics.median(v) for s, v in stages.items()},
+        "stage_s_total": {s: sum(v) for s, v in stages.items()},
+        "leaked_processes": len(processes()),
+        "gpu_memory_mib": [memory_before, gpu_memory_mib()],
+        "resident_mib": [round(rss[0]), round(max(rss)), round(rss[-1])],
+    }
     print(json.dumps(result, indent=1))
     if args.json:
         args.json.write_text(json.dumps(result, indent=1))

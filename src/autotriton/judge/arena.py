@@ -202,10 +202,18 @@ class CudaArena:
         self._handle, self.descriptor, self._size = handle, descriptor, size
         self._driver = _driver()
         address = ctypes.c_uint64()
-        self._call("cuMemAddressReserve", ctypes.byref(address), ctypes.c_size_t(size), ctypes.c_size_t(0),
-                   ctypes.c_uint64(0), ctypes.c_uint64(0))  # fmt: skip
+        self._call(
+            "cuMemAddressReserve",
+            ctypes.byref(address),
+            ctypes.c_size_t(size),
+            ctypes.c_size_t(0),
+            ctypes.c_uint64(0),
+            ctypes.c_uint64(0),
+        )
         self._address = address.value
-        self._call("cuMemMap", address, ctypes.c_size_t(size), ctypes.c_size_t(0), ctypes.c_uint64(handle), ctypes.c_uint64(0))
+        self._call(
+            "cuMemMap", address, ctypes.c_size_t(size), ctypes.c_size_t(0), ctypes.c_uint64(handle), ctypes.c_uint64(0)
+        )
         access = _AccessDescriptor(_Location(_DEVICE, torch.cuda.current_device()), _READ_WRITE)
         self._call("cuMemSetAccess", address, ctypes.c_size_t(size), ctypes.byref(access), ctypes.c_size_t(1))
         self.bytes = torch.as_tensor(_DeviceBytes(self._address, size), device="cuda")
@@ -215,15 +223,30 @@ class CudaArena:
         size = -(-size // _GRANULE) * _GRANULE
         properties = _AllocationProperties(_PINNED, _POSIX_DESCRIPTOR, _Location(_DEVICE, torch.cuda.current_device()))
         handle, descriptor = ctypes.c_uint64(), ctypes.c_int()
-        _check(_driver().cuMemCreate(ctypes.byref(handle), ctypes.c_size_t(size), ctypes.byref(properties), ctypes.c_uint64(0)), "cuMemCreate")
-        _check(_driver().cuMemExportToShareableHandle(ctypes.byref(descriptor), handle, _POSIX_DESCRIPTOR, ctypes.c_uint64(0)), "cuMemExport")
+        _check(
+            _driver().cuMemCreate(
+                ctypes.byref(handle), ctypes.c_size_t(size), ctypes.byref(properties), ctypes.c_uint64(0)
+            ),
+            "cuMemCreate",
+        )
+        _check(
+            _driver().cuMemExportToShareableHandle(
+                ctypes.byref(descriptor), handle, _POSIX_DESCRIPTOR, ctypes.c_uint64(0)
+            ),
+            "cuMemExport",
+        )
         return CudaArena(handle.value, descriptor.value, size)
 
     @staticmethod
     def attach(descriptor: int, size: int) -> CudaArena:
         size = -(-size // _GRANULE) * _GRANULE
         handle = ctypes.c_uint64()
-        _check(_driver().cuMemImportFromShareableHandle(ctypes.byref(handle), ctypes.c_void_p(descriptor), _POSIX_DESCRIPTOR), "cuMemImport")
+        _check(
+            _driver().cuMemImportFromShareableHandle(
+                ctypes.byref(handle), ctypes.c_void_p(descriptor), _POSIX_DESCRIPTOR
+            ),
+            "cuMemImport",
+        )
         return CudaArena(handle.value, descriptor, size)
 
     def pull(self) -> None:

@@ -20,6 +20,6 @@ def main(control: socket.socket) -> None:
         module = load_module(str(request["code"]))
         kernels = compile_launches(module, request["launches"], request["targets"])
         answer: dict[str, Any] = {"kernels": [kernel.model_dump(mode="json") for kernel in kernels]}
-    except BaseException as error:  # foreign code
+    except BaseException as error:  # noqa: BLE001 - foreign code
         answer = {"error": describe_error(error, None)}
     channel.send(answer)

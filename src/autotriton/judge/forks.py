@@ -19,7 +19,19 @@ from autotriton.judge.channel import Channel, ChannelError
 from autotriton.judge.sandbox.limits import Limits, runtime_paths
 
 _START_TIMEOUT_S = 180.0
-_KEPT = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "LANG", "TZ", "CC", "VIRTUAL_ENV", "TMPDIR", "HOME", "USER")
+_KEPT = (
+    "PATH",
+    "PYTHONPATH",
+    "PYTHONHOME",
+    "LD_LIBRARY_PATH",
+    "LANG",
+    "TZ",
+    "CC",
+    "VIRTUAL_ENV",
+    "TMPDIR",
+    "HOME",
+    "USER",
+)
 _KEPT_PREFIXES = ("CUDA_", "NVIDIA_", "ROCM_", "HIP_", "LC_")
 
 
@@ -85,13 +97,24 @@ class ForkServer:
         self.kind = kind
         self._lock = threading.Lock()
         ours, theirs = socket.socketpair()
-        environment = {**_environment(), "TRITON_INTERPRET": "1" if interpret else "0", "OMP_NUM_THREADS": "1",
-                       "MKL_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}  # fmt: skip
+        environment = {
+            **_environment(),
+            "TRITON_INTERPRET": "1" if interpret else "0",
+            "OMP_NUM_THREADS": "1",
+            "MKL_NUM_THREADS": "1",
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
         command = [sys.executable, "-m", "autotriton.judge.zygote", str(theirs.fileno())]
         if kind == "bwrap":
             command = [*_bwrap(readable), *command]
-        self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=environment,
-                                         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)  # fmt: skip
+        self._process = subprocess.Popen(
+            command,
+            pass_fds=[theirs.fileno()],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
         theirs.close()
         self._channel = Channel(ours)
         self._ready = False

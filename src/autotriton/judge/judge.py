@@ -38,7 +38,9 @@ class _NotOnCpu(Exception):
 class Judge:
     """Holds the processes between verdicts. Use as a context manager, or call `judge` for a single one."""
 
-    def __init__(self, options: JudgeOptions | None = None, *, processes: Processes | None = None, seed: int | None = None) -> None:
+    def __init__(
+        self, options: JudgeOptions | None = None, *, processes: Processes | None = None, seed: int | None = None
+    ) -> None:
         self.options = options or JudgeOptions()
         parse_targets(self.options.targets)
         self.processes = processes or Processes(self.options.sandbox)
@@ -76,7 +78,9 @@ class Judge:
     def _run(self, trial: Trial, tier: Tier, alone: Alone) -> Verdict:
         device = self.processes.device(self.options.device)
         if tier is Tier.TIME and device != "cuda":
-            raise PrerequisiteError("timing needs a CUDA device and none was found", hint="use --tier run, or a GPU machine")
+            raise PrerequisiteError(
+                "timing needs a CUDA device and none was found", hint="use --tier run, or a GPU machine"
+            )
         static = tier in (Tier.INTERPRET, Tier.COMPILE)
         with trial.stage("reference"):
             reference = self._reference(trial, "cpu" if static else device, tier)
@@ -94,8 +98,11 @@ class Judge:
         return trial.verdict(Outcome.CORRECT, tier, "correct on the GPU in every case, and Triton did the work")
 
     def _interpret_first(self, trial: Trial) -> None:
-        """On a GPU machine, small tasks pass through the interpreter too: it alone checks the bounds of every access, and a CUDA
-        context (five a second on an H200, however many processes ask) is spent only on candidates that deserve one."""
+        """On a GPU machine, small tasks pass through the interpreter too.
+
+        It alone checks the bounds of every access, and CUDA contexts are scarce: the driver makes them one after
+        another, five to ten a second on an H200 however many processes ask. Only candidates that deserve one get one.
+        """
         with trial.stage("interpret"):
             try:
                 with self.bench(trial, self._opened(trial, "cpu"), "cpu", Tier.INTERPRET) as bench:
@@ -120,8 +127,8 @@ class Judge:
     def _reference(self, trial: Trial, device: str, tier: Tier) -> ReferenceClient:
         """The task's reference, admitted.
 
-        Small tasks get their answers on the CPU even where kernels run on a GPU: dozens of references on one GPU would slow
-        each other and every candidate down. Timing needs the reference on the device.
+        Small tasks get their answers on the CPU even where kernels run on a GPU: dozens of references on one GPU
+        would slow each other and every candidate down. Timing needs the reference on the device.
         """
         if device == "cpu":
             return self._admitted(trial, self._for_interpreter(trial, tier))
@@ -139,15 +146,26 @@ class Judge:
         except TooLarge:
             if tier not in (Tier.INTERPRET, Tier.COMPILE):
                 hint = "judge it on a GPU, or at reduced shapes with --tier interpret"
-                raise PrerequisiteError(f"task {trial.task.id} is too large for Triton's interpreter", hint=hint) from None
+                raise PrerequisiteError(
+                    f"task {trial.task.id} is too large for Triton's interpreter", hint=hint
+                ) from None
         trial.notes.append("verified at reduced shapes only: the task's own are too large for Triton's interpreter")
         return self._opened(trial, "cpu", at_most=_INTERPRETER_ELEMENTS >> 4, fallback=False, reduced=True)
 
-    def _opened(self, trial: Trial, device: str, at_most: int | None = None, *, fallback: bool = True, reduced: bool = False) -> ReferenceClient:
+    def _opened(
+        self, trial: Trial, device: str, at_most: int | None = None, *, fallback: bool = True, reduced: bool = False
+    ) -> ReferenceClient:
         options = self.options
         try:
-            client = self.processes.references.take(trial.task, device, seed=self.seed, cases=options.cases, admit=options.admit,
-                                                    at_most=at_most, reduced=reduced)  # fmt: skip
+            client = self.processes.references.take(
+                trial.task,
+                device,
+                seed=self.seed,
+                cases=options.cases,
+                admit=options.admit,
+                at_most=at_most,
+                reduced=reduced,
+            )
         except TaskError as error:
             if at_most is None or not fallback:
                 raise
@@ -160,12 +178,16 @@ class Judge:
         options = self.options
         about = reference.about
         if about["random"]:
-            raise TaskError(f"task {trial.task.id} is random by itself: the same input gives different answers",
-                            hint="take dropout and sampling out, or judge it with --mode eval")  # fmt: skip
+            raise TaskError(
+                f"task {trial.task.id} is random by itself: the same input gives different answers",
+                hint="take dropout and sampling out, or judge it with --mode eval",
+            )
         if about["problems"]:
             text = "; ".join(about["problems"][:3])
             if not options.allow_degenerate:
-                raise TaskError(f"task {trial.task.id} is degenerate: {text}", hint="judge it anyway with --allow-degenerate")
+                raise TaskError(
+                    f"task {trial.task.id} is degenerate: {text}", hint="judge it anyway with --allow-degenerate"
+                )
             trial.notes.append(f"degenerate task: {text}")
         trial.notes += about["notes"]
         return reference
@@ -175,7 +197,9 @@ class Judge:
         """A candidate's process, loaded; gone again whatever happens."""
         interpret = device == "cpu"
         number, session, descriptors = reference.session(timed=tier is Tier.TIME)
-        process = self.processes.server(interpret=interpret).spawn("candidate", trials.candidate_limits(device, self.options, self.processes))
+        process = self.processes.server(interpret=interpret).spawn(
+            "candidate", trials.candidate_limits(device, self.options, self.processes)
+        )
         bench = Bench(trial, reference, device, tier, process, number)
         try:
             with trial.stage("load"):
@@ -219,7 +243,9 @@ class Judge:
                 text = f"kernel `{kernel.name}` cannot be found in the module: define kernels at module level"
                 raise Decided(Outcome.COMPILE_ERROR, Tier.COMPILE, text)
             if len(errors) == len(kernel.targets):
-                raise Decided(Outcome.COMPILE_ERROR, Tier.COMPILE, f"kernel `{kernel.name}` does not compile for {errors[0]}")
+                raise Decided(
+                    Outcome.COMPILE_ERROR, Tier.COMPILE, f"kernel `{kernel.name}` does not compile for {errors[0]}"
+                )
             trial.notes += [f"kernel `{kernel.name}` does not compile for {error}" for error in errors]
         trial.notes += [note for note in unmeasured(compiled) if note not in trial.notes]
 

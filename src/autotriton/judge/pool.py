@@ -1,7 +1,7 @@
 """Many candidates at once: N in, N out, whatever they do.
 
-Rules first and in the parent, so most bad candidates never cost a process; duplicates are judged once; references are shared;
-correctness runs in parallel, one process per candidate; timing waits for the GPU to itself.
+Rules first and in the parent, so most bad candidates never cost a process; duplicates are judged once; references are
+shared; correctness runs in parallel, one process per candidate; timing waits for the GPU to itself.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ class Judgement:
 
 
 class GpuLock:
-    """Correctness runs share the GPU; a timed run has it alone. Writers wait for readers, readers for waiting writers."""
+    """Correctness runs share the GPU; a timed run has it alone. Writers wait for readers, readers for waiting
+    writers.
+    """
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
@@ -75,8 +77,9 @@ class GpuLock:
             self.share()
 
 
-def judge_many(jobs: Iterable[Job], options: JudgeOptions | None = None, *, workers: int | None = None,
-               judge: Judge | None = None) -> Iterator[Judgement]:  # fmt: skip
+def judge_many(
+    jobs: Iterable[Job], options: JudgeOptions | None = None, *, workers: int | None = None, judge: Judge | None = None
+) -> Iterator[Judgement]:
     """Verdicts as they come, each with the index of its job. Exactly one per job."""
     given = list(jobs)
     owned = judge is None
@@ -117,7 +120,7 @@ class _Batch:
             verdict = self._shared(task, code)
         except AutoTritonError as failure:
             error = str(failure)
-        except BaseException as failure:  # a bug of ours costs this job its verdict, never the others theirs
+        except BaseException as failure:  # noqa: BLE001 - a bug of ours costs this job its verdict, never the others theirs
             error = f"judge error: {type(failure).__name__}: {failure}"
         self._finished(task, len(indices))
         for index in indices:

@@ -24,7 +24,6 @@ from autotriton.machine import describe
 from autotriton.types import Machine
 
 
-
 @dataclass(frozen=True)
 class Gpu:
     """What the judge must know about the device."""
@@ -75,8 +74,15 @@ class Processes:
     def machine(self) -> Machine:
         """This machine, with its GPU once something has looked at it."""
         gpu = self._gpu
-        more = {} if gpu is None else {"gpu": gpu.name, "compute_capability": gpu.capability,
-                                       "gpu_memory_gib": round(gpu.memory_bytes / 2**30, 1)}  # fmt: skip
+        more = (
+            {}
+            if gpu is None
+            else {
+                "gpu": gpu.name,
+                "compute_capability": gpu.capability,
+                "gpu_memory_gib": round(gpu.memory_bytes / 2**30, 1),
+            }
+        )
         return describe(gpu=False).model_copy(update=more)
 
     def triton_seed(self) -> str | None:
@@ -89,7 +95,9 @@ class Processes:
                 try:
                     files = process.channel.receive(120)[0]["files"]
                 except ChannelError as error:
-                    raise JudgeError("Triton cannot start on this GPU", hint=process.end().output[-300:].strip()) from error
+                    raise JudgeError(
+                        "Triton cannot start on this GPU", hint=process.end().output[-300:].strip()
+                    ) from error
                 process.end()
                 self._seed_folder = tempfile.mkdtemp(prefix="autotriton-seed-")
                 for name, content in files.items():
@@ -143,8 +151,13 @@ def device_main(control: Any) -> None:
     found = None
     if torch.cuda.is_available():
         p = torch.cuda.get_device_properties(0)
-        found = {"name": p.name, "capability": f"{p.major}.{p.minor}", "memory_bytes": p.total_memory,
-                 "l2_bytes": getattr(p, "L2_cache_size", 0) or 64 << 20, "processors": p.multi_processor_count}  # fmt: skip
+        found = {
+            "name": p.name,
+            "capability": f"{p.major}.{p.minor}",
+            "memory_bytes": p.total_memory,
+            "l2_bytes": getattr(p, "L2_cache_size", 0) or 64 << 20,
+            "processors": p.multi_processor_count,
+        }
     Channel(control).send({"gpu": found})
 
 
@@ -158,5 +171,9 @@ def seed_main(control: Any) -> None:
     torch.cuda.init()  # type: ignore[no-untyped-call]
     driver.active.get_current_device()
     root = Path(os.environ["TRITON_CACHE_DIR"])
-    files = {str(path.relative_to(root)): base64.b64encode(path.read_bytes()).decode() for path in root.rglob("*") if path.is_file()}
+    files = {
+        str(path.relative_to(root)): base64.b64encode(path.read_bytes()).decode()
+        for path in root.rglob("*")
+        if path.is_file()
+    }
     Channel(control).send({"files": files})

@@ -56,7 +56,7 @@ def main(control: socket.socket) -> None:
             answer = {"task_error": str(error)}
         except torch.OutOfMemoryError as error:
             answer = {"task_error": f"the task does not fit into memory: {str(error).splitlines()[0]}"}
-        except Exception as error:  # task code runs here: whatever it raises later must reach the parent as one line
+        except Exception as error:  # noqa: BLE001 - task code runs here: whatever it raises later must reach the parent as one line
             answer = {"judge_error": f"{type(error).__name__}: {error}"}
         channel.send(answer, descriptors)
 
@@ -77,8 +77,10 @@ def _task(request: dict[str, Any]) -> Task:
         return task
     reduced = shrink(task, int(request["shrink"]))
     if reduced is None:
-        raise TaskError(f"task {task.id} is too large for Triton's interpreter, and no smaller shapes run",
-                        hint="judge it on a GPU, or make its constants smaller")  # fmt: skip
+        raise TaskError(
+            f"task {task.id} is too large for Triton's interpreter, and no smaller shapes run",
+            hint="judge it on a GPU, or make its constants smaller",
+        )
     return reduced
 
 
@@ -98,7 +100,13 @@ class Facts:
         tensors = [leaf for leaf in [*outputs, *inputs.leaves()] if isinstance(leaf, torch.Tensor)]
         floats = [str(tensor.dtype).split(".")[1] for tensor in tensors if tensor.is_floating_point()]
         operators = tuple(name if "::" in name else f"aten::{name}" for name in expected.ops)
-        return Facts(operators, expected.random, _bytes(outputs), sum(t.numel() for t in tensors), floats[0] if floats else "float32")
+        return Facts(
+            operators,
+            expected.random,
+            _bytes(outputs),
+            sum(t.numel() for t in tensors),
+            floats[0] if floats else "float32",
+        )
 
 
 class Reference:
@@ -111,7 +119,9 @@ class Reference:
         self.program = Program(self.task, self.device)
         self.input_bytes = _bytes(self.program.draw(self.seed).leaves())
         self.large = self.input_bytes > _LARGE_BYTES
-        self.admission = admit(self.program, self.seed, max_runs=_LARGE_RUNS if self.large else _RUNS) if request["admit"] else None
+        self.admission = (
+            admit(self.program, self.seed, max_runs=_LARGE_RUNS if self.large else _RUNS) if request["admit"] else None
+        )
         self.models = [self._model(version) for version in range(2)]
         self.specs = [spec for spec in cases.plan(self.seed, int(request["cases"])) if self._usable(spec)]
         self.kept: dict[str, tuple[Inputs, Expected]] = {}
@@ -141,14 +151,25 @@ class Reference:
         bases = {name.partition("::")[2].split(".")[0] for name in first.operators}
         needed = 2 * first.output_bytes if bases & set(_INDEXING) else spent.bytes
         return {
-            "cases": [spec.name for spec in self.specs], "is_function": not isinstance(self.models[0], torch.nn.Module),
-            "problems": list(admission.problems) if admission else [], "notes": list(admission.notes) if admission else [],
-            "random": bool(admission.random) if admission else first.random, "large": self.large, "elements": first.elements,
-            "helpers": sorted(blocking.HELPERS - bases), "moves_only": bool(bases) and all(map(blocking.is_allowed, first.operators)),
-            "init": self._pack_init(), "init_seed": self.seed, "operators": sorted(bases), "compute_dtype": first.dtype,
-            "flops": spent.flops, "bytes": spent.bytes, "required_bytes": needed, "op_bytes": spent.total.bytes,
+            "cases": [spec.name for spec in self.specs],
+            "is_function": not isinstance(self.models[0], torch.nn.Module),
+            "problems": list(admission.problems) if admission else [],
+            "notes": list(admission.notes) if admission else [],
+            "random": bool(admission.random) if admission else first.random,
+            "large": self.large,
+            "elements": first.elements,
+            "helpers": sorted(blocking.HELPERS - bases),
+            "moves_only": bool(bases) and all(map(blocking.is_allowed, first.operators)),
+            "init": self._pack_init(),
+            "init_seed": self.seed,
+            "operators": sorted(bases),
+            "compute_dtype": first.dtype,
+            "flops": spent.flops,
+            "bytes": spent.bytes,
+            "required_bytes": needed,
+            "op_bytes": spent.total.bytes,
             "op_flops": spent.total.flops,
-        }  # fmt: skip
+        }
 
     def _pack_init(self) -> str:
         try:
@@ -157,8 +178,10 @@ class Reference:
         except TaskError:
             raise
         except Exception as error:
-            raise TaskError(f"get_init_inputs returns something that cannot be passed on: {error}",
-                            hint="return numbers, strings and lists") from error  # fmt: skip
+            raise TaskError(
+                f"get_init_inputs returns something that cannot be passed on: {error}",
+                hint="return numbers, strings and lists",
+            ) from error
 
     # --- requests ---------------------------------------------------------------------------------------
 
@@ -198,7 +221,9 @@ class Reference:
     def _with_other_scalars(self, inputs: Inputs, seed: int) -> Inputs:
         """Plain float arguments are inputs too: other values in every case but the first, if the task takes them."""
         factor = 0.6 + 0.8 * random.Random(seed).random()
-        args, kwargs = pytree.tree_map(lambda leaf: leaf * factor if type(leaf) is float else leaf, (inputs.args, inputs.kwargs))
+        args, kwargs = pytree.tree_map(
+            lambda leaf: leaf * factor if type(leaf) is float else leaf, (inputs.args, inputs.kwargs)
+        )
         changed = Inputs(tuple(args), dict(kwargs))
         if any(type(leaf) is float for leaf in inputs.leaves()):
             try:
@@ -228,8 +253,10 @@ class Session:
         model = self.reference.models[0]
         parameters = dict(model.named_parameters(remove_duplicate=False)) if isinstance(model, torch.nn.Module) else {}
         slots, _ = arena.lay_out(list(self.state.values()))
-        described = [[name, "parameter" if name in parameters else "buffer", slot.to_json()]
-                     for name, slot in zip(self.state, slots, strict=True)]  # fmt: skip
+        described = [
+            [name, "parameter" if name in parameters else "buffer", slot.to_json()]
+            for name, slot in zip(self.state, slots, strict=True)
+        ]
         sizes = [self.inputs.bytes.numel(), self.outputs.bytes.numel()]
         return {"arena_sizes": sizes, "arena_device": self.reference.device, "state": described}
 
@@ -245,7 +272,9 @@ class Session:
         for slot, tensor in zip(slots, [*leaves.values(), *held.values()], strict=True):
             arena.store(self.inputs, slot, tensor)
         self._synchronize()
-        by_identity = {id(leaf): number for number, leaf in enumerate(inputs.leaves()) if isinstance(leaf, torch.Tensor)}
+        by_identity = {
+            id(leaf): number for number, leaf in enumerate(inputs.leaves()) if isinstance(leaf, torch.Tensor)
+        }
         self.slots = slots
         return {
             "inputs": [[number, slot.to_json()] for number, slot in zip(leaves, slots, strict=False)],
@@ -285,7 +314,9 @@ class Session:
     def _same_as_last(self, now: list[torch.Tensor]) -> bool:
         return len(now) == len(self.last) and all(_bits_equal(a, b) for a, b in zip(now, self.last, strict=True))
 
-    def _side_effects(self, index: int, inputs: Inputs, expected: Expected, answer: dict[str, Any], after: dict[str, torch.Tensor]) -> str:
+    def _side_effects(
+        self, index: int, inputs: Inputs, expected: Expected, answer: dict[str, Any], after: dict[str, torch.Tensor]
+    ) -> str:
         """What else the candidate did to the world, in one line; empty when it did what the reference does."""
         before = inputs.leaves()
         tensors = _tensors(before)
@@ -302,7 +333,9 @@ class Session:
         missing = [key for key in expected.state if key not in after]
         if missing:
             return f"buffer `{missing[0]}` is missing: the reference changes it in forward"
-        changed = compare.compare_state(expected, {k: held[k] for k in after if k in held}, {k: v for k, v in after.items() if k in held}, "state")
+        changed = compare.compare_state(
+            expected, {k: held[k] for k in after if k in held}, {k: v for k, v in after.items() if k in held}, "state"
+        )
         if not changed.passed:
             return f"parameters or buffers after forward differ: {changed.detail}"
         return _alias_problem(expected, answer["aliases"])
@@ -339,7 +372,9 @@ def _bits_equal(one: torch.Tensor, other: torch.Tensor) -> bool:
     if one.shape != other.shape or one.dtype != other.dtype:
         return False
     if one.is_floating_point():
-        return bool(torch.equal(torch.nan_to_num(one), torch.nan_to_num(other)) and torch.equal(one.isnan(), other.isnan()))
+        return bool(
+            torch.equal(torch.nan_to_num(one), torch.nan_to_num(other)) and torch.equal(one.isnan(), other.isnan())
+        )
     return bool(torch.equal(one, other))
 
 

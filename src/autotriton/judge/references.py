@@ -1,6 +1,8 @@
-"""The parent's handles on reference processes: one per task, kept while they are used or recent, within the GPU's memory.
+"""The parent's handles on reference processes: one per task, kept while they are used or recent, within the GPU's
+memory.
 
-Must stay true: a reference in use is never ended, and a task that needs much GPU memory waits until others have given theirs back.
+Must stay true: a reference in use is never ended, and a task that needs much GPU memory waits until others have given
+theirs back.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ if TYPE_CHECKING:
 _OPEN_TIMEOUT_S = 600.0
 _KEPT = 24
 _INPUT_COPIES = 16
-"""GPU memory a task takes, in sizes of its inputs: fp64 oracle, both arenas, the candidate's own. Measured at 8 to 14."""
+"""GPU memory a task takes, in sizes of its inputs: fp64 oracle, both arenas, the candidate's own. Measured at 8 to
+14.
+"""
 _CONTEXT_BYTES = 1 << 30
 Key = tuple[str, str, int, bool]
 
@@ -72,11 +76,21 @@ class References:
         self._reserved = 0
         self._too_large: set[tuple[str, int]] = set()
 
-    def take(self, task: Task, device: str, *, seed: int, cases: int, admit: bool, at_most: int | None = None,
-             reduced: bool = False) -> ReferenceClient:  # fmt: skip
+    def take(
+        self,
+        task: Task,
+        device: str,
+        *,
+        seed: int,
+        cases: int,
+        admit: bool,
+        at_most: int | None = None,
+        reduced: bool = False,
+    ) -> ReferenceClient:
         """The task's reference process, in use until `give_back`.
 
-        With `at_most`, a task whose inputs hold more elements is taken at smaller shapes (`reduced`) or raises TooLarge.
+        With `at_most`, a task whose inputs hold more elements is taken at smaller shapes (`reduced`) or raises
+        TooLarge.
         """
         key = (task.hash, device, seed, reduced)
         with self._changed:
@@ -90,7 +104,14 @@ class References:
                     self._clients.move_to_end(key)
                     client.users += 1
                     return client
-            request = {"do": "open", "task": task.model_dump(mode="json"), "device": device, "seed": seed, "cases": cases, "admit": admit}
+            request = {
+                "do": "open",
+                "task": task.model_dump(mode="json"),
+                "device": device,
+                "seed": seed,
+                "cases": cases,
+                "admit": admit,
+            }
             client = self._open(task, request, at_most, reduced)
             client.users = 1
             with self._changed:
@@ -134,8 +155,15 @@ class References:
     def _open(self, task: Task, request: dict[str, Any], at_most: int | None, reduced: bool) -> ReferenceClient:
         readable = (task.import_root,) if task.import_root else ()
         gpu = request["device"] == "cuda"
-        limits = Limits(deadline_s=24 * 3600, memory_bytes=64 << 30, devices=gpu, allow_processes=True, readable=readable,
-                        disk_bytes=4 << 30, processes=256)  # fmt: skip
+        limits = Limits(
+            deadline_s=24 * 3600,
+            memory_bytes=64 << 30,
+            devices=gpu,
+            allow_processes=True,
+            readable=readable,
+            disk_bytes=4 << 30,
+            processes=256,
+        )
         process = self._processes.server(interpret=False).spawn("reference", limits)
         gpu_bytes = 0
         try:
@@ -193,6 +221,10 @@ def _raise_if_error(answer: dict[str, Any]) -> None:
 def _died(process: Process) -> Exception:
     ending = process.end()
     if ending.reason or ending.exit_code:
-        how = {"memory": "it used too much memory", "deadline": "it took too long"}.get(ending.reason, f"exit code {ending.exit_code}")
-        return TaskError(f"the task's own reference ended its process: {how}", hint=ending.output[-300:].strip() or None)
+        how = {"memory": "it used too much memory", "deadline": "it took too long"}.get(
+            ending.reason, f"exit code {ending.exit_code}"
+        )
+        return TaskError(
+            f"the task's own reference ended its process: {how}", hint=ending.output[-300:].strip() or None
+        )
     return JudgeError("a reference process closed without a word")

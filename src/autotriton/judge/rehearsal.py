@@ -1,8 +1,8 @@
 """Timed blocks: what the reference's process fills in, and what each process calls.
 
-Every block gets new content: another draw, scaled by a secret factor, at the same addresses; several variants of it where
-they are small, so that consecutive samples never see the same memory. Used by the reference (its baselines and the candidate's
-inputs) and by the candidate's process.
+Every block gets new content: another draw, scaled by a secret factor, at the same addresses; several variants of it
+where they are small, so that consecutive samples never see the same memory. Used by the reference (its baselines and
+the candidate's inputs) and by the candidate's process.
 """
 
 from __future__ import annotations
@@ -76,7 +76,9 @@ class Rehearsal:
     def _check(self, session: Any, request: dict[str, Any]) -> dict[str, Any]:
         inputs = self.current[int(request["variant"])]
         reference = self.reference
-        expected = expect(reference.program, reference.models[0], inputs, reference.seed, conditioned=not reference.large)
+        expected = expect(
+            reference.program, reference.models[0], inputs, reference.seed, conditioned=not reference.large
+        )
         answer = request["answer"]
         try:
             got = [session.leaf(leaf) for leaf in answer["leaves"]]
@@ -98,7 +100,7 @@ class Rehearsal:
             if phase == "warm":
                 try:
                     return self.watch.warm_up(calls)
-                except Exception as error:  # torch.compile may refuse a model; that costs the baseline, not the verdict
+                except Exception as error:  # noqa: BLE001 - torch.compile may refuse a model; that costs the baseline, not the verdict
                     return {"failed": f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"}
             return self.watch.block(calls)
 

@@ -1,7 +1,8 @@
-"""A task at smaller shapes, for the interpreter: the integers in its constants and input functions scaled down until they fit.
+"""A task at smaller shapes, for the interpreter: the integers in its constants and input functions scaled down until
+they fit.
 
-Tried on the meta device, so nothing large is ever made. What a candidate does at reduced shapes says little about a kernel that is
-specialised to the real ones; a verdict that rests on this says so.
+Tried on the meta device, so nothing large is ever made. What a candidate does at reduced shapes says little about a
+kernel that is specialised to the real ones; a verdict that rests on this says so.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ _STEPS: tuple[tuple[tuple[int, int], ...], ...] = (
 
 
 def shrink(task: Task, at_most: int) -> Task | None:
-    """The first reduced version whose inputs hold at most `at_most` elements and whose reference runs; None when none does."""
+    """The first reduced version whose inputs hold at most `at_most` elements and whose reference runs; None when none
+    does.
+    """
     try:
         tree = ast.parse(task.source)
     except SyntaxError:

@@ -1,8 +1,8 @@
 """Timing one callable on the GPU, inside its own process: blocks of samples, every sample on fresh content.
 
-The clock functions are taken before a candidate is loaded. Each sample: flush the L2, hold the stream busy until the call
-is enqueued (so that launch overhead does not count as device time), record, call, record. Then, separately, the latency a
-caller sees. Which answer of a block is checked is chosen by the parent after the block has run.
+The clock functions are taken before a candidate is loaded. Each sample: flush the L2, hold the stream busy until the
+call is enqueued (so that launch overhead does not count as device time), record, call, record. Then, separately, the
+latency a caller sees. Which answer of a block is checked is chosen by the parent after the block has run.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ class Stopwatch:
         self.prepare()
         times: list[float] = []
         started, enqueue = perf_counter(), 0.0
-        while len(times) < _MAX_WARMUPS and (len(times) < _MIN_WARMUPS or not _settled(times) and perf_counter() - started < _WARMUP_S):
+        while len(times) < _MAX_WARMUPS and (
+            len(times) < _MIN_WARMUPS or (not _settled(times) and perf_counter() - started < _WARMUP_S)
+        ):
             before = perf_counter()
             calls[len(times) % len(calls)]()
             enqueue = perf_counter() - before

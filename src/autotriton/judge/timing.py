@@ -1,8 +1,8 @@
 """Tier 7: how fast, against eager and torch.compile, in a way that a fast lie cannot pass.
 
-Candidate and baselines run in separate processes, in alternating order, on inputs that are new in every block; answers given
-inside timed blocks are checked like any other. The parent keeps a clock of its own and compares. Only here is "faster" decided,
-and only by the lower end of an interval.
+Candidate and baselines run in separate processes, in alternating order, on inputs that are new in every block;
+answers given inside timed blocks are checked like any other. The parent keeps a clock of its own and compares. Only
+here is "faster" decided, and only by the lower end of an interval.
 """
 
 from __future__ import annotations
@@ -51,8 +51,14 @@ class Samples:
 
     def timing(self) -> Timing:
         values = sorted(value for block in self.blocks for value in block)
-        return Timing(median_ms=statistics.median(values), p20_ms=_quantile(values, 0.2), p80_ms=_quantile(values, 0.8),
-                      samples=len(values), method="cuda events, cold L2, fresh inputs", latency_ms=statistics.median(self.latencies))  # fmt: skip
+        return Timing(
+            median_ms=statistics.median(values),
+            p20_ms=_quantile(values, 0.2),
+            p80_ms=_quantile(values, 0.8),
+            samples=len(values),
+            method="cuda events, cold L2, fresh inputs",
+            latency_ms=statistics.median(self.latencies),
+        )
 
 
 def measure(trial: Trial, reference: ReferenceClient, judge: Judge) -> None:
@@ -83,7 +89,9 @@ class Contest:
         """One fresh candidate process against the baselines, in blocks A B B A."""
         self._warm_up(bench)
         started = time.monotonic()
-        checked = {secrets.randbelow(_SURE_BLOCKS)} | (set() if self.reference.about["large"] else {secrets.randbelow(_BLOCKS)})
+        checked = {secrets.randbelow(_SURE_BLOCKS)} | (
+            set() if self.reference.about["large"] else {secrets.randbelow(_BLOCKS)}
+        )
         for number in range(_BLOCKS):
             order = [None, *self.baselines]
             for name in order if number % 2 == 0 else reversed(order):
@@ -139,10 +147,11 @@ class Contest:
         seconds = roofline_seconds(judge.processes.gpu(), self.reference.about, self.trial.task)
         share = None if seconds is None else seconds * 1e3 / timing.median_ms
         self.trial.more = {
-            "timing": timing, "baselines": {name: samples.timing() for name, samples in measured.items()},
+            "timing": timing,
+            "baselines": {name: samples.timing() for name, samples in measured.items()},
             "speedups": {name: speedup(samples.blocks, self.candidate.blocks) for name, samples in measured.items()},
             "roofline_share": share,
-        }  # fmt: skip
+        }
         self.trial.peak_memory_bytes = self.candidate.peak_bytes
         eager = self.baselines.get("eager")
         if eager and eager.peak_bytes and (self.candidate.peak_bytes or 0) > 1.1 * eager.peak_bytes + (1 << 20):
@@ -154,9 +163,15 @@ class Contest:
         if share is not None and share > 1 / _BEYOND_ROOFLINE:
             text = f"{timing.median_ms:.4f} ms is {share:.1f} times faster than the hardware can move or compute this"
             raise Decided(Outcome.SUSPECT, Tier.TIME, text)
-        hidden = statistics.median(self.candidate.latencies) - max(timing.median_ms, statistics.median(self.candidate.enqueues))
+        hidden = statistics.median(self.candidate.latencies) - max(
+            timing.median_ms, statistics.median(self.candidate.enqueues)
+        )
         if hidden > _HIDDEN_MS and hidden > _HIDDEN_SHARE * (timing.latency_ms or 0.0):
-            raise Decided(Outcome.SUSPECT, Tier.TIME, f"{hidden:.3f} ms of work per call happen where device events do not see them")
+            raise Decided(
+                Outcome.SUSPECT,
+                Tier.TIME,
+                f"{hidden:.3f} ms of work per call happen where device events do not see them",
+            )
 
 
 def speedup(baseline: Sequence[Sequence[float]], candidate: Sequence[Sequence[float]], seed: int = 0) -> Speedup:
@@ -183,5 +198,3 @@ def _quantile(values: Sequence[float], share: float) -> float:
     low = int(position)
     high = min(low + 1, len(values) - 1)
     return values[low] + (values[high] - values[low]) * (position - low)
-
-

@@ -15,7 +15,7 @@ from typing import Any
 
 from autotriton.errors import JudgeError
 from autotriton.judge import rules
-from autotriton.judge.blocking_names import is_copy, is_compute
+from autotriton.judge.blocking_names import is_compute, is_copy
 from autotriton.judge.channel import ChannelError
 from autotriton.judge.forks import Ending, Process
 from autotriton.judge.options import JUDGE_VERSION, JudgeOptions
@@ -73,12 +73,23 @@ class Trial:
 
     def verdict(self, outcome: Outcome, tier: Tier, message: str) -> Verdict:
         return Verdict(
-            outcome=outcome, message=message, policy=self.options.policy, tier=tier, findings=tuple(self.findings),
-            checks=tuple(self.checks), kernels=tuple(self.kernels.values()), torch_ops=self.torch_ops,
-            triton_share=self.triton_share, deterministic=self.deterministic, notes=tuple(self.notes),
+            outcome=outcome,
+            message=message,
+            policy=self.options.policy,
+            tier=tier,
+            findings=tuple(self.findings),
+            checks=tuple(self.checks),
+            kernels=tuple(self.kernels.values()),
+            torch_ops=self.torch_ops,
+            triton_share=self.triton_share,
+            deterministic=self.deterministic,
+            notes=tuple(self.notes),
             stage_seconds={name: round(seconds, 4) for name, seconds in self.stage_seconds.items()},
-            peak_memory_bytes=self.peak_memory_bytes, machine=self.processes.machine(), judge_version=JUDGE_VERSION, **self.more,
-        )  # fmt: skip
+            peak_memory_bytes=self.peak_memory_bytes,
+            machine=self.processes.machine(),
+            judge_version=JUDGE_VERSION,
+            **self.more,
+        )
 
     def start_over(self) -> None:
         """Forget what another tier found; the rules' findings and the task's notes stay."""
@@ -154,14 +165,21 @@ class Bench:
         text = f"{error.get('type')}: {error.get('text')}"
         self.raise_on_evidence(error)
         if kind == "unsupported":
-            return Decided(Outcome.RUNTIME_ERROR, self.tier, f"{where}Triton's interpreter cannot run this kernel ({text})")
+            return Decided(
+                Outcome.RUNTIME_ERROR, self.tier, f"{where}Triton's interpreter cannot run this kernel ({text})"
+            )
         if kind == "blocked":
             return self._delegates(error)
         if kind == "unusable":
             return Decided(Outcome.REJECTED if do == "load" else Outcome.WRONG, self.tier, str(error.get("text")))
         if error.get("out_of_memory"):
             return Decided(Outcome.RUNTIME_ERROR, self.tier, f"{where}out of memory: {str(error.get('text'))[:200]}")
-        if error.get("type") in ("CompilationError", "CompileTimeAssertionFailure", "UnsupportedLanguageConstruct", "PTXASError"):
+        if error.get("type") in (
+            "CompilationError",
+            "CompileTimeAssertionFailure",
+            "UnsupportedLanguageConstruct",
+            "PTXASError",
+        ):
             return Decided(Outcome.COMPILE_ERROR, Tier.COMPILE, f"{where}{text}")
         stage = "while it was imported and constructed" if do == "load" else "in forward"
         return Decided(Outcome.RUNTIME_ERROR, self.tier, f"{where}raised {stage}: {text}")
@@ -170,8 +188,14 @@ class Bench:
         blocked = evidence.get("blocked") or [["a torch operator", None]]
         operator, line = str(blocked[0][0]), blocked[0][1]
         message = f"`{operator}` is left to torch; under the strict policy a Triton kernel must compute it"
-        self.trial.findings.append(Finding(rule="torch-compute", severity=Severity.ERROR, message=message,
-                                           line=line if isinstance(line, int) else None))  # fmt: skip
+        self.trial.findings.append(
+            Finding(
+                rule="torch-compute",
+                severity=Severity.ERROR,
+                message=message,
+                line=line if isinstance(line, int) else None,
+            )
+        )
         return Decided(Outcome.REJECTED, self.tier, f"line {line}: {message}" if line else message)
 
     def _absorb(self, answer: dict[str, Any]) -> None:
@@ -196,10 +220,24 @@ class Bench:
     def load(self, interpret: bool, session: dict[str, Any], descriptors: list[int]) -> None:
         about, options = self.reference.about, self.trial.options
         policy = "trusted" if options.trust_candidate else str(options.policy)
-        self.ask({"do": "load", "code": self.trial.code, "device": self.device, "policy": policy, "interpret": interpret,
-                  "entries": ["Model"] if options.trust_candidate else entries(self.trial.task), "mode": str(self.trial.task.mode),
-                  "is_function": about["is_function"], "init": about["init"], "init_seed": about["init_seed"],
-                  "helpers": about["helpers"], "tf32": self.trial.task.tf32, **session}, tuple(descriptors))  # fmt: skip
+        self.ask(
+            {
+                "do": "load",
+                "code": self.trial.code,
+                "device": self.device,
+                "policy": policy,
+                "interpret": interpret,
+                "entries": ["Model"] if options.trust_candidate else entries(self.trial.task),
+                "mode": str(self.trial.task.mode),
+                "is_function": about["is_function"],
+                "init": about["init"],
+                "init_seed": about["init_seed"],
+                "helpers": about["helpers"],
+                "tf32": self.trial.task.tf32,
+                **session,
+            },
+            tuple(descriptors),
+        )
 
     def call(self, case: int, *, poison: int, noop: bool = False, times: int = 1) -> dict[str, Any]:
         """One forward (or several) on one case, as the candidate's process answers it."""
@@ -229,8 +267,10 @@ class Bench:
 
 def _per_call(answer: dict[str, Any], times: int) -> dict[str, Any]:
     """What was counted over several calls, as for one of them."""
-    counted = {key: {name: -(-int(number) // times) for name, number in (answer.get(key) or {}).items()}
-               for key in ("launches", "operators", "moved_bytes")}  # fmt: skip
+    counted = {
+        key: {name: -(-int(number) // times) for name, number in (answer.get(key) or {}).items()}
+        for key in ("launches", "operators", "moved_bytes")
+    }
     return {**answer, **counted, "torch_cost": [float(part) / times for part in answer.get("torch_cost") or [0, 0]]}
 
 
@@ -242,7 +282,8 @@ def correctness(bench: Bench, stage: str = "cases") -> None:
         bench.run_case(0, poison=0, remember=True)
         affordable = budget / max(time.monotonic() - started, 1e-6)
         repeats = _REPEATS if affordable > _MANDATORY_CASES + _REPEATS + 1 else 1
-        trial.deterministic = all([bench.run_case(0, poison=1 - repeat % 2, repeat=True) for repeat in range(repeats)])
+        same = [bench.run_case(0, poison=1 - repeat % 2, repeat=True) for repeat in range(repeats)]
+        trial.deterministic = all(same)
         for case in range(1, count):
             if case >= _MANDATORY_CASES and time.monotonic() - started > budget:
                 trial.notes.append(f"{count - case} of {count} input distributions were skipped for lack of time")
@@ -288,7 +329,8 @@ def _share(trial: Trial, bench: Bench, compute: dict[str, int]) -> None:
     trial.triton_share = max(0.0, 1.0 - left / total)
     if trial.triton_share < trial.options.mixed_share:
         names = ", ".join(sorted(compute)[:3])
-        text = f"Triton does {trial.triton_share:.0%} of the work and torch the rest ({names}); {trial.options.mixed_share:.0%} is needed"
+        least = f"{trial.options.mixed_share:.0%} is needed"
+        text = f"Triton does {trial.triton_share:.0%} of the work and torch the rest ({names}); {least}"
         raise Decided(Outcome.NO_WORK, bench.tier, text)
 
 
@@ -314,18 +356,27 @@ def ended(ending: Ending, tier: Tier) -> Decided:
     tail = f": {ending.output.strip()[-300:]}" if ending.output.strip() else ""
     if ending.reason in ("deadline", "stuck"):
         slow = "; Triton's interpreter is slow, so raise --timeout if it is only that" if tier is Tier.INTERPRET else ""
-        return Decided(Outcome.TIMED_OUT, tier, f"ran past its deadline: look for an endless loop or a far too large grid{slow}")
+        return Decided(
+            Outcome.TIMED_OUT, tier, f"ran past its deadline: look for an endless loop or a far too large grid{slow}"
+        )
     if ending.reason.startswith("monitor"):
         raise JudgeError(f"the sandbox could not be set up: {ending.reason}", hint="run `autotriton doctor`")
     if ending.reason in ("memory", "processes", "disk"):
         return Decided(Outcome.CRASHED, tier, f"was stopped for using too much of: {ending.reason}")
     if ending.exit_code < 0:
         return Decided(Outcome.CRASHED, tier, f"crashed with signal {-ending.exit_code}{tail}")
-    return Decided(Outcome.CRASHED, tier, f"ended its process (exit code {ending.exit_code}) instead of answering{tail}")
+    return Decided(
+        Outcome.CRASHED, tier, f"ended its process (exit code {ending.exit_code}) instead of answering{tail}"
+    )
 
 
 def candidate_limits(device: str, options: JudgeOptions, processes: Processes) -> Limits:
     if device == "cpu":
         return Limits(deadline_s=options.timeout_s)
-    return Limits(deadline_s=options.timeout_s, devices=True, allow_processes=True, memory_bytes=16 << 30,
-                  triton_seed=processes.triton_seed())  # fmt: skip
+    return Limits(
+        deadline_s=options.timeout_s,
+        devices=True,
+        allow_processes=True,
+        memory_bytes=16 << 30,
+        triton_seed=processes.triton_seed(),
+    )

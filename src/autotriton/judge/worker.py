@@ -1,8 +1,8 @@
 """The candidate's process. It loads the candidate, runs it on what lies in the arena, and hands back tensor bytes.
 
-It decides nothing: what it says about itself (launches, operators, fences) can only speak against the candidate, and the
-values it returns are compared elsewhere. Protocol: one `load`, then any number of `run` (and `time` on a GPU), JSON over
-the control socket; tensors only through the arenas.
+It decides nothing: what it says about itself (launches, operators, fences) can only speak against the candidate, and
+the values it returns are compared elsewhere. Protocol: one `load`, then any number of `run` (and `time` on a GPU),
+JSON over the control socket; tensors only through the arenas.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def main(control: socket.socket) -> None:
             else:
                 assert session is not None
                 answer = session.time(request) if request["do"] == "time" else session.run(request)
-        except BaseException as error:  # foreign code: SystemExit and KeyboardInterrupt are its doing too
+        except BaseException as error:  # noqa: BLE001 - foreign code: SystemExit and KeyboardInterrupt are its doing too
             answer = {"error": describe_error(error, session)}
         channel.send(answer)
 
@@ -62,9 +62,14 @@ def describe_error(error: BaseException, session: Session | None) -> dict[str, A
     text = str(root).strip() or repr(root)
     kind = "unusable" if isinstance(root, CandidateError) else "blocked" if _is_blocked(error) else "raised"
     unsupported = session is not None and isinstance(session.witness, Interpreter) and session.witness.unsupported
-    return {"kind": "unsupported" if unsupported else kind, "type": type(root).__name__, "text": text[:2000], "line": line,
-            "out_of_memory": isinstance(root, torch.OutOfMemoryError | MemoryError),
-            **(session.evidence() if session is not None else {})}  # fmt: skip
+    return {
+        "kind": "unsupported" if unsupported else kind,
+        "type": type(root).__name__,
+        "text": text[:2000],
+        "line": line,
+        "out_of_memory": isinstance(root, torch.OutOfMemoryError | MemoryError),
+        **(session.evidence() if session is not None else {}),
+    }
 
 
 def _is_blocked(error: BaseException | None) -> bool:
@@ -109,7 +114,9 @@ class Session:
             self.blocks = blocking.install(FILENAME, request["helpers"], gpu=self.device == "cuda")
         return {"loaded": True}
 
-    def _construct(self, module: types.ModuleType, entries: list[str], is_function: bool, args: Any, kwargs: Any) -> Any:
+    def _construct(
+        self, module: types.ModuleType, entries: list[str], is_function: bool, args: Any, kwargs: Any
+    ) -> Any:
         for name in entries:
             found = getattr(module, name, None)
             if found is None:
@@ -121,18 +128,29 @@ class Session:
                 return model
             if is_function and callable(found):
                 return found
-        raise CandidateError(f"no `{entries[0]}` is defined: name the replacement {' or '.join(f'`{e}`' for e in entries)}")
+        raise CandidateError(
+            f"no `{entries[0]}` is defined: name the replacement {' or '.join(f'`{e}`' for e in entries)}"
+        )
 
     def _map_state(self, wanted: list[list[Any]]) -> dict[str, torch.Tensor]:
-        """The candidate's tensor for each of the reference's parameters and buffers: by name, else by shape and order."""
+        """The candidate's tensor for each of the reference's parameters and buffers: by name, else by shape and
+        order.
+        """
         if not isinstance(self.model, torch.nn.Module):
             if any(kind == "parameter" for _, kind, _ in wanted):
-                raise CandidateError("the reference has parameters: write the replacement as an nn.Module with the same ones")
+                raise CandidateError(
+                    "the reference has parameters: write the replacement as an nn.Module with the same ones"
+                )
             return {}
         # Unbound: the candidate's class may override these.
         module = torch.nn.Module
-        have = {name: tensor.detach() for name, tensor in [*module.named_parameters(self.model, remove_duplicate=False),
-                                                           *module.named_buffers(self.model, remove_duplicate=False)]}  # fmt: skip
+        have = {
+            name: tensor.detach()
+            for name, tensor in [
+                *module.named_parameters(self.model, remove_duplicate=False),
+                *module.named_buffers(self.model, remove_duplicate=False),
+            ]
+        }
         mapped: dict[str, torch.Tensor] = {}
         left: list[tuple[str, str, tuple[int, ...]]] = []
         for name, kind, slot_json in wanted:
@@ -148,7 +166,9 @@ class Session:
                 mapped[name] = have.pop(match)
             elif kind == "parameter":
                 text = f"no parameter for the reference's `{name}` of shape {list(shape)}"
-                raise CandidateError(f"{text}: keep the reference's parameters (same names, or same shapes in the same order)")
+                raise CandidateError(
+                    f"{text}: keep the reference's parameters (same names, or same shapes in the same order)"
+                )
         return mapped
 
     # --- running ----------------------------------------------------------------------------------------
@@ -179,7 +199,9 @@ class Session:
                 self._views[slot] = arena.view(self.inputs, slot)
         return slots, {index: self._views[slot] for index, slot in slots.items()}
 
-    def _prepare_witness(self, request: dict[str, Any], leaves: dict[int, torch.Tensor], slots: dict[int, arena.Slot]) -> None:
+    def _prepare_witness(
+        self, request: dict[str, Any], leaves: dict[int, torch.Tensor], slots: dict[int, arena.Slot]
+    ) -> None:
         self.witness.noop = bool(request["noop"])
         self.witness.counts.clear()
         if self.blocks is not None:
@@ -202,7 +224,11 @@ class Session:
         leaves = flatten(result)[0]
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         for tensor in tensors:
-            if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.__dict__ or tensor.layout != torch.strided:
+            if (
+                type(tensor) not in (torch.Tensor, torch.nn.Parameter)
+                or tensor.__dict__
+                or tensor.layout != torch.strided
+            ):
                 raise CandidateError(f"returned a {type(tensor).__name__} that is no plain tensor")
             if tensor.device.type != self.device:
                 raise CandidateError(f"returned a tensor on {tensor.device}: return tensors on {self.device}")
@@ -218,9 +244,16 @@ class Session:
         aliases = [self._alias_of(tensor, inputs) for tensor in tensors]
         self.previous = tensors
         places = iter(slots)
-        return {"structure": containers(result), "aliases": aliases,
-                "leaves": [{"slot": next(places).to_json()} if isinstance(leaf, torch.Tensor) else {"value": plain(leaf)} for leaf in leaves],
-                "state": [[name, next(places).to_json()] for name, _ in state], **self.evidence()}  # fmt: skip
+        return {
+            "structure": containers(result),
+            "aliases": aliases,
+            "leaves": [
+                {"slot": next(places).to_json()} if isinstance(leaf, torch.Tensor) else {"value": plain(leaf)}
+                for leaf in leaves
+            ],
+            "state": [[name, next(places).to_json()] for name, _ in state],
+            **self.evidence(),
+        }
 
     def _alias_of(self, tensor: torch.Tensor, inputs: dict[int, arena.Slot]) -> str | None:
         """What else this output's memory belongs to: an input, a parameter, or the answer to an earlier call."""
@@ -239,7 +272,10 @@ class Session:
     def evidence(self) -> dict[str, Any]:
         """Everything seen so far that can speak against the candidate, and the launches."""
         witness, watch = self.witness, self.watch
-        found: dict[str, Any] = {"launches": dict(witness.counts), "blocked": self.blocks.attempts[:20] if self.blocks else []}
+        found: dict[str, Any] = {
+            "launches": dict(witness.counts),
+            "blocked": self.blocks.attempts[:20] if self.blocks else [],
+        }
         if watch is not None:
             found["operators"] = dict(watch.operators)
             found["moved_bytes"] = dict(watch.moved_bytes)

@@ -23,25 +23,30 @@ def _roles() -> dict[str, Callable[[socket.socket], None]]:
     from autotriton.judge import compiling, processes, reference, worker
     from autotriton.judge.sandbox import probes
 
-    return {"candidate": worker.main, "reference": reference.main, "compile": compiling.main, "probe": probes.main,
-            "device": processes.device_main, "seed": processes.seed_main}  # fmt: skip
+    return {
+        "candidate": worker.main,
+        "reference": reference.main,
+        "compile": compiling.main,
+        "probe": probes.main,
+        "device": processes.device_main,
+        "seed": processes.seed_main,
+    }
 
 
 def _preload() -> None:
     import torch
 
     torch.set_num_threads(1)  # a fork must not inherit a pool whose threads are gone
-    import numpy
+    import numpy  # noqa: F401
     import triton
     import triton.language
-    import triton.runtime.interpreter
+    import triton.runtime.interpreter  # noqa: F401
 
     from autotriton.judge.blocking import compute_operators
     from autotriton.judge.targets import warm_up
 
     compute_operators()
     warm_up()
-    assert numpy and triton
     assert not torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
 
 
@@ -65,8 +70,12 @@ def serve(connection: socket.socket) -> None:
             os.close(descriptor)
 
 
-def _fork(request: dict[str, object], descriptors: list[int], roles: dict[str, Callable[[socket.socket], None]],
-          connection: socket.socket) -> None:  # fmt: skip
+def _fork(
+    request: dict[str, object],
+    descriptors: list[int],
+    roles: dict[str, Callable[[socket.socket], None]],
+    connection: socket.socket,
+) -> None:
     pid = os.fork()
     if pid:
         return
