@@ -29,7 +29,9 @@ _NEEDS_GPU = pytest.mark.skip(reason="acts, or can be run, only on a GPU: see te
 def judgements():
     """Every judgement on the CPU, by the name of its case."""
     cases = [case for case in CASES if not case.gpu_only]
-    jobs = [(Task(id=case.task_path.stem, source=case.task_path.read_text()), case.code_path.read_text()) for case in cases]
+    jobs = [
+        (Task(id=case.task_path.stem, source=case.task_path.read_text()), case.code_path.read_text()) for case in cases
+    ]
     options = JudgeOptions(device="cpu", timeout_s=_TIMEOUT_S, allow_degenerate=True)
     return {cases[found.index].name: found for found in judge_many(jobs, options, workers=2)}
 

@@ -17,14 +17,14 @@ pytestmark = pytest.mark.interp
 
 TIMEOUT_S = 60.0
 HEAD = "import torch\nimport torch.nn as nn\nimport triton\nimport triton.language as tl\n\n\n"
-KERNEL = '''
+KERNEL = """
 @triton.jit
 def kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     keep = at < n
     x = tl.load(x_ptr + at, mask=keep, other=0)
     tl.store(y_ptr + at, {body}, mask=keep)
-'''
+"""
 LAUNCH = "kernel[(triton.cdiv(x.numel(), 256),)](x, y, x.numel(), BLOCK=256)"
 
 
@@ -36,7 +36,15 @@ def task(forward: str, inputs: str = "torch.randn(12, 50)", *, init: str = "pass
     return Task(id="task", source=source, **more)
 
 
-def module(forward: str, *, kernel: str = KERNEL, body: str = "x", init: str = "pass", arguments: str = "self, x", given: str = "") -> str:
+def module(
+    forward: str,
+    *,
+    kernel: str = KERNEL,
+    body: str = "x",
+    init: str = "pass",
+    arguments: str = "self, x",
+    given: str = "",
+) -> str:
     """A candidate: a kernel and a ModelNew whose forward has this body."""
     code = HEAD + kernel.replace("{body}", body)
     code += f"\n\nclass ModelNew(nn.Module):\n    def __init__(self{', ' + given if given else ''}):\n        super().__init__()\n"
@@ -56,8 +64,10 @@ RELU = task("return torch.relu(x * 1.5 + 0.25)")
 RELU_RIGHT = elementwise("tl.maximum(x * 1.5 + 0.25, 0.0)")
 RELU_WRONG = elementwise("tl.maximum(x * 1.4 + 0.25, 0.0)")
 
-MATMUL_RELU = task("return torch.relu(x @ self.w)", "torch.randn(48, 64)", init="self.w = nn.Parameter(torch.randn(64, 48) / 8)")
-MATMUL_KERNEL = '''
+MATMUL_RELU = task(
+    "return torch.relu(x @ self.w)", "torch.randn(48, 64)", init="self.w = nn.Parameter(torch.randn(64, 48) / 8)"
+)
+MATMUL_KERNEL = """
 @triton.jit
 def product(x_ptr, w_ptr, y_ptr, M, N, K, RELU: tl.constexpr, B: tl.constexpr):
     rows = tl.program_id(0) * B + tl.arange(0, B)
@@ -71,12 +81,14 @@ def product(x_ptr, w_ptr, y_ptr, M, N, K, RELU: tl.constexpr, B: tl.constexpr):
     if RELU:
         y = tl.maximum(y, 0.0)
     tl.store(y_ptr + rows[:, None] * N + cols[None, :], y, mask=(rows < M)[:, None] & (cols < N)[None, :])
-'''
+"""
 PRODUCT = "y = torch.empty(48, 48, device=x.device)\nproduct[(3, 3)](x, self.w, y, 48, 48, 64, RELU={relu}, B=16)\n"
 WEIGHT = "self.w = nn.Parameter(torch.randn(64, 48) / 8)"
 ALL_TRITON = module(PRODUCT.replace("{relu}", "True") + "return y", kernel=MATMUL_KERNEL, init=WEIGHT)
 RELU_BY_TORCH = module(PRODUCT.replace("{relu}", "False") + "return torch.relu(y)", kernel=MATMUL_KERNEL, init=WEIGHT)
-MATMUL_BY_TORCH = module(f"x = x @ self.w\ny = torch.empty_like(x)\n{LAUNCH}\nreturn y", body="tl.maximum(x, 0.0)", init=WEIGHT)
+MATMUL_BY_TORCH = module(
+    f"x = x @ self.w\ny = torch.empty_like(x)\n{LAUNCH}\nreturn y", body="tl.maximum(x, 0.0)", init=WEIGHT
+)
 DECOY = module("return torch.relu(x @ self.w)", init=WEIGHT)
 
 
@@ -181,7 +193,9 @@ def test_an_unknown_target_is_a_usage_error_before_any_process_starts(processes)
 def test_a_kernel_no_target_compiles_is_a_compile_error(decide):
     # The interpreter runs a Python list comprehension; the compiler does not know it.
     kernel = KERNEL.replace("    keep =", "    at = [at for _ in range(1)][0]\n    keep =")
-    found = decide(RELU, elementwise("tl.maximum(x * 1.5 + 0.25, 0.0)", kernel=kernel), tier=Tier.COMPILE, targets=("sm_90",))
+    found = decide(
+        RELU, elementwise("tl.maximum(x * 1.5 + 0.25, 0.0)", kernel=kernel), tier=Tier.COMPILE, targets=("sm_90",)
+    )
     refused(found, Outcome.COMPILE_ERROR, "kernel `kernel` does not compile for sm_90")
     assert found.tier is Tier.COMPILE
 
@@ -198,6 +212,8 @@ def test_a_verdict_survives_json_and_says_where_the_time_went(decide):
     assert set(found.stage_seconds) == {"rules", "reference", "load", "cases", "work", "compile"}
     assert all(seconds > 0 for seconds in found.stage_seconds.values())
     assert found.judge_version == JUDGE_VERSION
+    assert found.machine is not None
+    assert found.machine.torch
 
 
 def test_a_judge_opens_a_tasks_reference_once(processes):
@@ -230,17 +246,23 @@ def test_what_is_said_holds_no_value_of_the_reference(decide):
 
     on = task("return x.sum(-1) * 3", "torch.randn(6, 40)")
     seed = 4242
-    reference = Reference({"task": on.model_dump(mode="json"), "device": "cpu", "seed": seed, "cases": 8, "admit": False})
-    values = [v for index in range(len(reference.specs)) for v in reference._case(index)[1].outputs[0].value.flatten().tolist()]
+    reference = Reference(
+        {"task": on.model_dump(mode="json"), "device": "cpu", "seed": seed, "cases": 8, "admit": False}
+    )
+    values = [
+        v
+        for index in range(len(reference.specs))
+        for v in reference._case(index)[1].outputs[0].value.flatten().tolist()
+    ]
     assert len(values) >= 36
     shown = {format(v, spec) for v in values if v for spec in (".2e", ".3g", ".4g", ".3f", ".6g", "r")[:5]}
-    rows = '''
+    rows = """
     @triton.jit
     def rows(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
         at = tl.arange(0, BLOCK)
         x = tl.load(x_ptr + tl.program_id(0) * n + at, mask=at < n, other=0.0)
         tl.store(y_ptr + tl.program_id(0), tl.sum(x) * {body})
-    '''
+    """
     forward = "y = torch.empty(x.shape[0])\nrows[(x.shape[0],)](x, y, x.shape[1], BLOCK=64)\nreturn y"
     for factor in ("3.01", "2.0", "3.0 + 1.0", "3.0 / 0.0"):
         found = decide(on, module(forward, kernel=textwrap.dedent(rows), body=factor), seed=seed)
@@ -258,8 +280,12 @@ def test_strict_accepts_triton_alone(decide):
 
 
 def test_strict_rejects_a_product_left_to_torch(decide):
-    found = refused(decide(MATMUL_RELU, MATMUL_BY_TORCH), Outcome.REJECTED, r"line \d+: `aten::m(at)?m(ul)?` is left to torch")
-    assert [(f.rule, f.severity) for f in found.findings if f.rule == "torch-compute"] == [("torch-compute", Severity.ERROR)]
+    found = refused(
+        decide(MATMUL_RELU, MATMUL_BY_TORCH), Outcome.REJECTED, r"line \d+: `aten::m(at)?m(ul)?` is left to torch"
+    )
+    assert [(f.rule, f.severity) for f in found.findings if f.rule == "torch-compute"] == [
+        ("torch-compute", Severity.ERROR)
+    ]
 
 
 def test_strict_rejects_even_a_small_part_left_to_torch(decide):
@@ -285,7 +311,9 @@ def test_mixed_reports_a_full_share_when_torch_does_nothing(decide):
 
 
 def test_mixed_rejects_when_torch_does_the_heavy_part(decide):
-    found = refused(decide(MATMUL_RELU, MATMUL_BY_TORCH, policy=Policy.MIXED), Outcome.NO_WORK, r"Triton does \d+% of the work")
+    found = refused(
+        decide(MATMUL_RELU, MATMUL_BY_TORCH, policy=Policy.MIXED), Outcome.NO_WORK, r"Triton does \d+% of the work"
+    )
     assert found.triton_share is not None
     assert found.triton_share < 0.5
     assert any("mm" in name for name in found.torch_ops)
@@ -293,7 +321,11 @@ def test_mixed_rejects_when_torch_does_the_heavy_part(decide):
 
 def test_mixed_rejects_a_launch_that_does_not_matter(decide):
     forward = f"y = torch.empty_like(x)\n{LAUNCH}\nreturn torch.relu(x * 1.5 + 0.25)"
-    refused(decide(RELU, module(forward), policy=Policy.MIXED), Outcome.NO_WORK, "Triton does 0%|stays right when no kernel runs")
+    refused(
+        decide(RELU, module(forward), policy=Policy.MIXED),
+        Outcome.NO_WORK,
+        "Triton does 0%|stays right when no kernel runs",
+    )
 
 
 def test_paper_accepts_a_decoy_kernel_that_is_never_launched(decide):
@@ -321,13 +353,17 @@ def function_task(definition: str, inputs: str) -> Task:
     return Task(id="task:scaled", source=source, entry="scaled")
 
 
-SCALED = function_task("def scaled(x, alpha=1.0):\n    return torch.tanh(x) * 0 + x * alpha", '[torch.randn(9, 40)], {"alpha": 0.75}')
+SCALED = function_task(
+    "def scaled(x, alpha=1.0):\n    return torch.tanh(x) * 0 + x * alpha", '[torch.randn(9, 40)], {"alpha": 0.75}'
+)
 SCALED_KERNEL = KERNEL.replace("n, BLOCK", "n, alpha, BLOCK").replace("{body}", "x * alpha")
 
 
 def scaled(name: str, alpha: str = "alpha") -> str:
     launch = f"kernel[(triton.cdiv(x.numel(), 256),)](x, y, x.numel(), {alpha}, BLOCK=256)"
-    return f"{HEAD}{SCALED_KERNEL}\n\ndef {name}(x, alpha=1.0):\n    y = torch.empty_like(x)\n    {launch}\n    return y\n"
+    return (
+        f"{HEAD}{SCALED_KERNEL}\n\ndef {name}(x, alpha=1.0):\n    y = torch.empty_like(x)\n    {launch}\n    return y\n"
+    )
 
 
 @pytest.mark.parametrize("name", ["scaled", "scaled_new", "scaledNew", "ModelNew"])
@@ -368,7 +404,9 @@ def test_dict_and_tuple_results_are_compared_by_name_and_place(decide, answer):
     accepted(decide(PAIR, pair(answer)))
 
 
-@pytest.mark.parametrize("answer", ['{"low": y, "both": (z,)}', "(y, z, w)", '{"low": y, "both": z}', '{"lo": y, "both": (z, w)}', "y"])
+@pytest.mark.parametrize(
+    "answer", ['{"low": y, "both": (z,)}', "(y, z, w)", '{"low": y, "both": z}', '{"lo": y, "both": (z, w)}', "y"]
+)
 def test_other_containers_are_wrong(decide, answer):
     refused(decide(PAIR, pair(answer)), Outcome.WRONG, "returned .* expected")
 
@@ -419,20 +457,22 @@ def test_a_contiguous_answer_where_the_reference_is_transposed_is_wrong(decide):
 
 def test_assumed_strides_are_wrong(decide):
     on = task("return x.sum(-1)", "torch.randn(30, 20).t()")
-    rows = '''
+    rows = """
 @triton.jit
 def rows(x_ptr, y_ptr, n, row_stride, col_stride, BLOCK: tl.constexpr):
     at = tl.arange(0, BLOCK)
     x = tl.load(x_ptr + tl.program_id(0) * row_stride + at * col_stride, mask=at < n, other=0.0)
     tl.store(y_ptr + tl.program_id(0), tl.sum(x))
-'''
+"""
     forward = "y = torch.empty(x.shape[0])\nrows[(x.shape[0],)](x, y, x.shape[1], {strides}, BLOCK=32)\nreturn y"
     accepted(decide(on, module(forward.replace("{strides}", "x.stride(0), x.stride(1)"), kernel=rows)))
-    refused(decide(on, module(forward.replace("{strides}", "x.shape[1], 1"), kernel=rows)), Outcome.WRONG, "wrong on case")
+    refused(
+        decide(on, module(forward.replace("{strides}", "x.shape[1], 1"), kernel=rows)), Outcome.WRONG, "wrong on case"
+    )
 
 
 COUNTER = task("self.seen += x.mean(0)\nreturn x - 0.5", init='self.register_buffer("seen", torch.zeros(50))')
-COUNTER_KERNEL = '''
+COUNTER_KERNEL = """
 @triton.jit
 def kernel(x_ptr, y_ptr, seen_ptr, rows, width, COUNT: tl.constexpr, BLOCK: tl.constexpr):
     at = tl.arange(0, BLOCK)
@@ -444,7 +484,7 @@ def kernel(x_ptr, y_ptr, seen_ptr, rows, width, COUNT: tl.constexpr, BLOCK: tl.c
         tl.store(y_ptr + row * width + at, x - 0.5, mask=keep)
     if COUNT:
         tl.store(seen_ptr + at, tl.load(seen_ptr + at, mask=keep) + total / rows, mask=keep)
-'''
+"""
 
 
 def counter(count: bool) -> str:
@@ -517,9 +557,26 @@ def test_a_task_that_ends_its_process_is_a_task_error(decide):
         decide(task("import os\nos._exit(5)"), elementwise("x"))
 
 
-def test_a_task_too_large_for_the_interpreter_is_a_missing_prerequisite(decide):
-    with pytest.raises(PrerequisiteError, match="8 million elements.*too large for Triton's interpreter"):
-        decide(task("return x * 2", "torch.randn(1 << 12, 1 << 10)"), elementwise("x * 2"))
+LARGE = task("return x * 2", "torch.randn(1 << 13, 1 << 10)")
+
+
+@pytest.mark.parametrize("tier", [Tier.RUN, None])
+def test_a_task_too_large_for_the_interpreter_is_a_missing_prerequisite(decide, tier):
+    with pytest.raises(PrerequisiteError, match="too large for Triton's interpreter"):
+        decide(LARGE, elementwise("x * 2"), tier=tier)
+
+
+def test_a_large_task_is_interpreted_at_reduced_shapes_and_the_verdict_says_so(decide):
+    found = accepted(decide(LARGE, elementwise("x * 2")))
+    assert any("reduced shapes" in note for note in found.notes)
+    refused(decide(LARGE, elementwise("x * 3")), Outcome.WRONG, "wrong on case")
+
+
+def test_a_small_task_whose_inputs_depend_on_their_own_values_is_judged(decide):
+    source = RELU.source.replace(
+        "return [torch.randn(12, 50)]", "x = torch.randn(12, 50)\n    return [x / x.abs().max().item()]"
+    )
+    accepted(decide(RELU.model_copy(update={"source": source}), RELU_RIGHT, tier=Tier.RUN, targets=("sm_90",)))
 
 
 # --- bad candidates ---------------------------------------------------------------------------------------
@@ -550,7 +607,10 @@ def test_parameters_may_have_other_names(decide):
         (f"y = torch.empty_like(x)\n{LAUNCH}\nreturn torch.empty(1 << 22)", "more data than the reference"),
         (f"{LAUNCH.replace('y,', 'x,')}\nreturn x", "input was modified|shares memory with input"),
         (f"y = torch.empty_like(x)\n{LAUNCH}\n{LAUNCH.replace('y,', 'x,')}\nreturn y", "an input was modified"),
-        ("if not hasattr(self, 'y'):\n    self.y = torch.empty_like(x)\ny = self.y\n" + LAUNCH + "\nreturn y", "shares memory with"),
+        (
+            "if not hasattr(self, 'y'):\n    self.y = torch.empty_like(x)\ny = self.y\n" + LAUNCH + "\nreturn y",
+            "shares memory with",
+        ),
     ],
     ids=["shape", "dtype", "strides", "list", "none", "device", "large", "in-place", "mutated", "one-buffer"],
 )
@@ -559,7 +619,10 @@ def test_an_answer_of_another_form_is_wrong(decide, forward, words):
 
 
 def test_an_untouched_output_is_wrong_whatever_memory_held(decide):
-    half = elementwise("tl.maximum(x * 1.5 + 0.25, 0.0)", kernel=KERNEL.replace("{body}, mask=keep", "{body}, mask=keep & (at % 2 == 0)"))
+    half = elementwise(
+        "tl.maximum(x * 1.5 + 0.25, 0.0)",
+        kernel=KERNEL.replace("{body}, mask=keep", "{body}, mask=keep & (at % 2 == 0)"),
+    )
     refused(decide(RELU, half), Outcome.WRONG, "wrong on case")
 
 
@@ -582,7 +645,11 @@ def test_a_candidate_that_raises_is_a_runtime_error_with_its_line(decide, line, 
 
 
 def test_a_candidate_that_raises_when_loaded_says_so(decide):
-    refused(decide(RELU, RELU_RIGHT + "\n\nLIMIT = 1 / 0\n"), Outcome.RUNTIME_ERROR, "while it was imported and constructed: ZeroDivisionError")
+    refused(
+        decide(RELU, RELU_RIGHT + "\n\nLIMIT = 1 / 0\n"),
+        Outcome.RUNTIME_ERROR,
+        "while it was imported and constructed: ZeroDivisionError",
+    )
 
 
 def test_an_endless_candidate_is_timed_out(decide):
@@ -593,12 +660,20 @@ def test_an_endless_candidate_is_timed_out(decide):
 def test_a_store_out_of_bounds_names_kernel_line_and_argument(decide):
     unmasked = elementwise("tl.maximum(x * 1.5 + 0.25, 0.0)", kernel=KERNEL.replace("{body}, mask=keep", "{body}"))
     line = unmasked.splitlines().index("    tl.store(y_ptr + at, tl.maximum(x * 1.5 + 0.25, 0.0))") + 1
-    refused(decide(RELU, unmasked), Outcome.RUNTIME_ERROR, rf"kernel `kernel`, line {line}: store out of bounds: `y_ptr`, element 767 of a tensor of 600")
+    refused(
+        decide(RELU, unmasked),
+        Outcome.RUNTIME_ERROR,
+        rf"kernel `kernel`, line {line}: store out of bounds: `y_ptr`, element 767 of a tensor of 600",
+    )
 
 
 def test_a_load_out_of_bounds_counts_even_when_its_value_is_thrown_away(decide):
     kernel = KERNEL.replace("mask=keep, other=0)", "mask=at <= n, other=0)")
-    refused(decide(RELU, elementwise("tl.maximum(x * 1.5 + 0.25, 0.0)", kernel=kernel)), Outcome.RUNTIME_ERROR, "load out of bounds: `x_ptr`")
+    refused(
+        decide(RELU, elementwise("tl.maximum(x * 1.5 + 0.25, 0.0)", kernel=kernel)),
+        Outcome.RUNTIME_ERROR,
+        "load out of bounds: `x_ptr`",
+    )
 
 
 def test_a_change_of_ways_after_some_calls_is_wrong(decide):
@@ -609,13 +684,19 @@ def test_a_change_of_ways_after_some_calls_is_wrong(decide):
 
 
 def test_a_memo_of_the_first_answer_is_wrong(decide):
-    memo = f"if self.kept is None:\n    y = torch.empty_like(x)\n    {LAUNCH}\n    self.kept = y\nreturn self.kept.clone()"
+    memo = (
+        f"if self.kept is None:\n    y = torch.empty_like(x)\n    {LAUNCH}\n    self.kept = y\nreturn self.kept.clone()"
+    )
     code = module(memo, body="tl.maximum(x * 1.5 + 0.25, 0.0)", init="self.kept = None")
     refused(decide(RELU, code), Outcome.WRONG, "wrong on case")
 
 
 def test_weights_packed_on_the_first_call_are_wrong(decide):
-    packed = "if self.packed is None:\n    self.packed = self.w.clone()\n" + PRODUCT.replace("{relu}", "True").replace("self.w,", "self.packed,") + "return y"
+    packed = (
+        "if self.packed is None:\n    self.packed = self.w.clone()\n"
+        + PRODUCT.replace("{relu}", "True").replace("self.w,", "self.packed,")
+        + "return y"
+    )
     code = module(packed, kernel=MATMUL_KERNEL, init=WEIGHT + "\nself.packed = None")
     refused(decide(MATMUL_RELU, code), Outcome.WRONG, "wrong on case")
 

@@ -144,7 +144,6 @@ class FakeProcesses:
         self.forgotten.append(task.id)
 
 
-
 class FakeJudge:
     """Answers what `answer` returns or raises; remembers what it was asked."""
 
@@ -187,7 +186,10 @@ def test_duplicates_are_judged_once_and_answered_each():
 
 @pytest.mark.parametrize(
     ("failure", "words"),
-    [(JudgeError("broken", hint="mend it"), "broken (mend it)"), (ZeroDivisionError("bug"), "judge error: ZeroDivisionError: bug")],
+    [
+        (JudgeError("broken", hint="mend it"), "broken (mend it)"),
+        (ZeroDivisionError("bug"), "judge error: ZeroDivisionError: bug"),
+    ],
 )
 def test_a_broken_judge_costs_one_job_its_verdict(failure, words):
     def answer(_, code):
@@ -287,7 +289,9 @@ class ModelNew(torch.nn.Module):
         return y
 """
 TASK = Task(id="relu", source=SOURCE)
-RAISES = Task(id="raises", source=SOURCE.replace("return torch.relu", "raise ValueError('no')\n        return torch.relu"))
+RAISES = Task(
+    id="raises", source=SOURCE.replace("return torch.relu", "raise ValueError('no')\n        return torch.relu")
+)
 OPTIONS = JudgeOptions(device="cpu", tier=Tier.INTERPRET, timeout_s=8.0)
 
 

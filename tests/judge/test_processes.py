@@ -11,6 +11,7 @@ from autotriton.judge.processes import Gpu, Processes
 
 GPU = Gpu("NVIDIA H200", "9.0", 141 << 30, 60 << 20, 132)
 
+
 @pytest.fixture
 def machine(monkeypatch):
     """Processes of a machine with the given GPU; nothing is started."""
@@ -23,7 +24,10 @@ def machine(monkeypatch):
     return machine
 
 
-@pytest.mark.parametrize(("wanted", "gpu", "device"), [("auto", None, "cpu"), ("auto", GPU, "cuda"), ("cpu", GPU, "cpu"), ("cuda", GPU, "cuda")])
+@pytest.mark.parametrize(
+    ("wanted", "gpu", "device"),
+    [("auto", None, "cpu"), ("auto", GPU, "cuda"), ("cpu", GPU, "cpu"), ("cuda", GPU, "cuda")],
+)
 def test_the_device_follows_from_wish_and_machine(machine, wanted, gpu, device):
     assert machine(gpu).device(wanted) == device
 

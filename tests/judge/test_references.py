@@ -127,7 +127,9 @@ class FakeProcess:
 
     def __init__(self):
         self.ended = False
-        self.channel = SimpleNamespace(send=lambda _: None, receive=lambda _: ({"elements": 1 << 24, "bytes": 1 << 26}, []))
+        self.channel = SimpleNamespace(
+            send=lambda _: None, receive=lambda _: ({"elements": 1 << 24, "bytes": 1 << 26}, [])
+        )
 
     def end(self):
         self.ended = True

@@ -77,7 +77,12 @@ def test_samples_become_a_timing():
     samples.add({"device_ms": [1, 2, 3], "latency_ms": 5, "enqueue_ms": 0.5})
     samples.add({"device_ms": [4, 5], "latency_ms": 7, "enqueue_ms": 0.7})
     found = samples.timing()
-    assert (found.median_ms, found.p20_ms, found.p80_ms, found.samples) == (3.0, pytest.approx(1.8), pytest.approx(4.2), 5)
+    assert (found.median_ms, found.p20_ms, found.p80_ms, found.samples) == (
+        3.0,
+        pytest.approx(1.8),
+        pytest.approx(4.2),
+        5,
+    )
     assert found.latency_ms == 6.0
     assert "cuda events" in found.method
 
@@ -89,7 +94,12 @@ class FakeReference:
     """Answers as a reference process does; remembers the order of what it was asked."""
 
     def __init__(self, **more):
-        self.about = {"compute_dtype": "float32", "required_bytes": 4.8e6, "flops": 0.0, "large": False}  # 1 microsecond on an H200
+        self.about = {
+            "compute_dtype": "float32",
+            "required_bytes": 4.8e6,
+            "flops": 0.0,
+            "large": False,
+        }  # 1 microsecond on an H200
         self.baseline_ms = {"eager": 0.02, "compile": 0.01}
         self.failing: dict[str, str] = {}
         self.check = {"passed": True, "detail": ""}
@@ -137,7 +147,9 @@ class FakeBench:
 
 
 def trial(**options) -> Trial:
-    return Trial(TASK, "code", JudgeOptions(tier=Tier.TIME, **options), SimpleNamespace(gpu=lambda: H200))
+    return Trial(
+        TASK, "code", JudgeOptions(tier=Tier.TIME, **options), SimpleNamespace(gpu=lambda: H200, machine=lambda: None)
+    )
 
 
 def judge_with(gpu=H200):

@@ -18,7 +18,9 @@ KERNEL = "import triton\n\n\n@triton.jit\ndef kernel(x_ptr):\n    pass\n\n\n"
 
 
 def trial(code: str = "code", task: Task = TASK, **options) -> Trial:
-    return Trial(task, code, JudgeOptions(**options), SimpleNamespace(triton_seed=lambda: "folder"))
+    return Trial(
+        task, code, JudgeOptions(**options), SimpleNamespace(triton_seed=lambda: "folder", machine=lambda: None)
+    )
 
 
 # --- endings ----------------------------------------------------------------------------------------------
@@ -74,7 +76,11 @@ def test_no_code_is_its_own_outcome(code):
 
 
 def test_the_first_error_is_the_message_and_the_rest_are_counted():
-    on = trial("import ctypes\nimport socket\n" + KERNEL + "class ModelNew:\n    def forward(self, x):\n        kernel[(1,)](x)\n")
+    on = trial(
+        "import ctypes\nimport socket\n"
+        + KERNEL
+        + "class ModelNew:\n    def forward(self, x):\n        kernel[(1,)](x)\n"
+    )
     with pytest.raises(Decided, match=r"^line 1: .*\(and \d+ more\)$") as found:
         gate(on)
     assert found.value.outcome is Outcome.REJECTED
@@ -162,14 +168,24 @@ class FakeReference:
     """Two cases; `checks` are its answers in order, passed when there are none left."""
 
     def __init__(self, *checks, **about):
-        self.about = {"cases": ["draw#1", "draw#2"], "moves_only": False, "bytes": 100, "op_flops": 0, "op_bytes": 4.3e12, **about}
+        self.about = {
+            "cases": ["draw#1", "draw#2"],
+            "moves_only": False,
+            "bytes": 100,
+            "op_flops": 0,
+            "op_bytes": 4.3e12,
+            **about,
+        }
         self.checks = list(checks)
 
     def ask(self, do, session, **_):
         if do == "fill":
             return {"inputs": [], "state": [], "call": ""}
         check = self.checks.pop(0) if self.checks else True
-        return {"check": {"inputs": "draw#1", "passed": check, "detail": "" if check else "largest error"}, "same": True}
+        return {
+            "check": {"inputs": "draw#1", "passed": check, "detail": "" if check else "largest error"},
+            "same": True,
+        }
 
 
 def bench(process, reference=None, **options) -> Bench:
@@ -227,7 +243,9 @@ def test_a_correct_candidate_is_run_again_late_and_without_launches():
     process = FakeProcess(*answers(6))
     on = bench(process, FakeReference(True, True, True, True, True, False))
     correctness(on)
-    asked = [(message["config_index"], message["poison"], message["noop"], message["times"] > 1) for message in process.sent]
+    asked = [
+        (message["config_index"], message["poison"], message["noop"], message["times"] > 1) for message in process.sent
+    ]
     assert asked == [
         (0, 0, False, False), (0, 1, False, False), (0, 0, False, False),
         (1, 1, False, False), (1, 0, False, True), (1, 0, True, False),
@@ -255,7 +273,11 @@ def test_no_launch_is_no_work():
 
 @pytest.mark.parametrize(
     ("which", "words"),
-    [(0, "wrong on case draw#1: largest"), (1, "differs between two calls on the same input"), (4, r"on call \d+ of \d+")],
+    [
+        (0, "wrong on case draw#1: largest"),
+        (1, "differs between two calls on the same input"),
+        (4, r"on call \d+ of \d+"),
+    ],
 )
 def test_a_failed_check_says_when(which, words):
     checks = [number != which for number in range(5)]

@@ -27,7 +27,7 @@ def variants_for(nbytes: int) -> int:
 
 
 def vary(inputs: Inputs, seed: int) -> Inputs:
-    """The same inputs scaled by one secret factor below one: structure, signs and ranges stay, every content changes."""
+    """The same inputs times one secret factor below one: structure and signs stay, every content changes."""
     generator = torch.Generator().manual_seed(seed)
     factor = 0.5 + 0.5 * float(torch.rand((), generator=generator, dtype=torch.float64))
     return inputs.map(lambda t: t.mul(factor) if t.is_floating_point() else t)

@@ -300,7 +300,7 @@ def correctness(bench: Bench, stage: str = "cases") -> None:
 
 
 def work(bench: Bench, case: int) -> None:
-    """Tier 5: Triton did the work. Launches happened, torch computed nothing, and without launches the answer breaks."""
+    """Tier 5: Triton did the work: launches happened, torch computed nothing, without launches the answer breaks."""
     trial, about = bench.trial, bench.reference.about
     operators = bench.answer.get("operators") or {}
     compute = {str(name): int(number) for name, number in operators.items() if is_compute(str(name))}
