@@ -16,7 +16,8 @@ pytestmark = [pytest.mark.interp, pytest.mark.slow, pytest.mark.xdist_group("con
 _TIMEOUT_S = 25.0
 
 _spec = importlib.util.spec_from_file_location("cheats_corpus", Path(__file__).with_name("corpus.py"))
-assert _spec is not None and _spec.loader is not None
+assert _spec is not None
+assert _spec.loader is not None
 corpus = importlib.util.module_from_spec(_spec)
 sys.modules.setdefault("cheats_corpus", corpus)
 _spec.loader.exec_module(corpus)

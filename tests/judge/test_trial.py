@@ -192,19 +192,23 @@ def bench(process, reference=None, **options) -> Bench:
     return Bench(trial(**options), reference or FakeReference(), "cpu", Tier.INTERPRET, process, 0)
 
 
+def said(kind: str, **more: object) -> dict[str, object]:
+    return {"kind": kind, "type": "ValueError", "text": "no", **more}
+
+
 @pytest.mark.parametrize(
     ("error", "outcome", "words"),
     [
-        ({"kind": "raised", "type": "ValueError", "text": "no", "line": 7}, Outcome.RUNTIME_ERROR, "^line 7: raised in forward: ValueError: no$"),
-        ({"kind": "raised", "type": "CompilationError", "text": "no"}, Outcome.COMPILE_ERROR, "CompilationError: no"),
-        ({"kind": "raised", "type": "OutOfMemoryError", "text": "no", "out_of_memory": True}, Outcome.RUNTIME_ERROR, "out of memory"),
-        ({"kind": "unsupported", "type": "NotImplementedError", "text": "asm"}, Outcome.RUNTIME_ERROR, "interpreter cannot run"),
-        ({"kind": "unusable", "type": "CandidateError", "text": "returned a str"}, Outcome.WRONG, "^returned a str$"),
-        ({"kind": "blocked", "blocked": [["aten::mm", 4]]}, Outcome.REJECTED, "^line 4: `aten::mm` is left to torch"),
-        ({"kind": "raised", "type": "X", "text": "", "violations": ["kernel `k`: outside"]}, Outcome.RUNTIME_ERROR, "^kernel `k`: outside"),
-        ({"kind": "raised", "type": "X", "text": "", "broken_fences": 1}, Outcome.WRONG, "wrote past the end"),
+        (said("raised", line=7), Outcome.RUNTIME_ERROR, "^line 7: raised in forward: ValueError: no$"),
+        (said("raised", type="CompilationError"), Outcome.COMPILE_ERROR, "CompilationError: no"),
+        (said("raised", out_of_memory=True), Outcome.RUNTIME_ERROR, "out of memory: no"),
+        (said("unsupported"), Outcome.RUNTIME_ERROR, "interpreter cannot run"),
+        (said("unusable", text="returned a str"), Outcome.WRONG, "^returned a str$"),
+        (said("blocked", blocked=[["aten::mm", 4]]), Outcome.REJECTED, "^line 4: `aten::mm` is left to torch"),
+        (said("raised", violations=["kernel `k`: outside"]), Outcome.RUNTIME_ERROR, "^kernel `k`: outside"),
+        (said("raised", broken_fences=1), Outcome.WRONG, "wrote past the end"),
     ],
-)  # fmt: skip
+)
 def test_an_error_in_forward_names_the_outcome(error, outcome, words):
     with pytest.raises(Decided, match=words) as found:
         bench(FakeProcess({"error": error})).ask({"do": "run"})

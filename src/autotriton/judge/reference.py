@@ -62,12 +62,15 @@ def main(control: socket.socket) -> None:
 
 
 def input_size(request: dict[str, Any]) -> dict[str, Any]:
-    """Elements and bytes of the inputs, without making them; None where that cannot be told."""
-    try:
-        leaves = Program(Task.model_validate(request["task"]), "meta").draw(0).leaves()
-    except TaskError:
-        return {"elements": None, "bytes": None}
-    return {"elements": sum(leaf.numel() for leaf in leaves if isinstance(leaf, torch.Tensor)), "bytes": _bytes(leaves)}
+    """Elements and bytes of the inputs, without making them if possible; None where they cannot be drawn here."""
+    for device in ("meta", "cpu"):  # inputs that depend on their own values (`.item()`) cannot be drawn on meta
+        try:
+            leaves = Program(Task.model_validate(request["task"]), device).draw(0).leaves()
+        except TaskError:
+            continue
+        elements = sum(leaf.numel() for leaf in leaves if isinstance(leaf, torch.Tensor))
+        return {"elements": elements, "bytes": _bytes(leaves)}
+    return {"elements": None, "bytes": None}
 
 
 def _task(request: dict[str, Any]) -> Task:

@@ -169,7 +169,7 @@ class References:
         try:
             if gpu or at_most is not None:
                 size = _answer(process, {"do": "size", "task": request["task"]})
-                if at_most is not None and (size["elements"] is None or size["elements"] > at_most):
+                if at_most is not None and size["elements"] is not None and size["elements"] > at_most:
                     if not reduced:
                         with self._changed:
                             self._too_large.add((task.hash, at_most))
