@@ -45,7 +45,7 @@ class FakeJudge:
 def fake_judge(monkeypatch, make_verdict):
     fake = FakeJudge(make_verdict())
     module = ModuleType("autotriton.judge")
-    module.__dict__.update(judge=fake, JudgeOptions=FakeOptions)
+    module.__dict__.update(judge=fake, JudgeOptions=FakeOptions, JUDGE_VERSION="fake")
     monkeypatch.setitem(sys.modules, "autotriton.judge", module)
     return fake
 

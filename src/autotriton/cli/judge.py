@@ -118,7 +118,7 @@ def _judge(task: Task, code: str, options: dict[str, Any], run: Run | None, repo
 def _new_run(root: Path | None, config: dict[str, Any]) -> Run | None:
     if root is None:
         return None
-    from autotriton.judge.options import JUDGE_VERSION
+    from autotriton.judge import JUDGE_VERSION
     from autotriton.store import Store
 
     return Store(root).create("judge", config, judge_version=JUDGE_VERSION)
