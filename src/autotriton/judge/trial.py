@@ -211,6 +211,9 @@ class Bench:
             raise Strayed(Outcome.RUNTIME_ERROR, self.tier, str(answer["violations"][0]))
         if answer.get("blocked"):
             raise self._delegates(answer)
+        if answer.get("casts") and self.trial.options.policy is Policy.STRICT and not self.trial.options.trust_candidate:
+            text = f"torch casts {answer['casts'][0]}, which is arithmetic: convert inside the kernel"
+            raise Decided(Outcome.REJECTED, self.tier, text)
         if answer.get("broken_fences"):
             text = "a kernel wrote past the end of a tensor that was allocated in forward: check the store's mask"
             raise Decided(Outcome.WRONG, self.tier, text)

@@ -23,6 +23,7 @@ _WRITTEN = frozenset(
     ["zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones", "full", "full_like", "new_full"]
 )
 _GUARD = 4096
+_SMALL_CAST = 64  # elements; a handful of indices or flags may be converted
 _LARGEST_FENCED = 1 << 30  # bytes; beyond it a second copy would cost more memory than it proves
 POISONS = (float("nan"), -30111.0)
 
@@ -35,6 +36,8 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.operators: Counter[str] = Counter()
         self.moved_bytes: Counter[str] = Counter()
         """Bytes written by each operator, largest output counted."""
+        self.casts: list[str] = []
+        """Conversions of whole tensors that compute something."""
         self.cost = (0, 0)
         """FLOPs and bytes of the compute operators, where they are counted."""
         self._poison, self._counting = poison, count_cost
@@ -53,6 +56,8 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
             spent = op_cost(func, args, dict(kwargs or {}), result)
             self.cost = (self.cost[0] + spent.flops, self.cost[1] + spent.bytes)
         base = name.partition("::")[2].split(".")[0]
+        if base in ("_to_copy", "copy_"):
+            self._note_cast(args[0] if base == "_to_copy" else args[1], result)
         if isinstance(result, torch.Tensor):
             self.moved_bytes[name] += result.numel() * result.element_size()
             if base in _UNWRITTEN:
@@ -60,6 +65,13 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if base in _WRITTEN:
                 return self._fenced(result, result)
         return result
+
+    def _note_cast(self, source: torch.Tensor, target: torch.Tensor) -> None:
+        """Float to integer truncates, anything to bool compares with zero: arithmetic in a cast's clothes."""
+        truncates = source.is_floating_point() and not (target.is_floating_point() or target.is_complex())
+        compares = target.dtype == torch.bool and source.dtype != torch.bool
+        if (truncates or compares) and source.numel() > _SMALL_CAST:
+            self.casts.append(f"{source.dtype} to {target.dtype}")
 
     def _fenced(self, like: torch.Tensor, content: torch.Tensor | None) -> torch.Tensor:
         """A tensor like this one between guard bands, holding poison or `content`."""

@@ -180,9 +180,9 @@ class Session:
         args, kwargs = structure.unpack(request["call"], leaves)
         self.watch = Watch(int(request["poison"]), count_cost=self.policy == "mixed")
         self._prepare_witness(request, leaves, slots)
-        with torch.no_grad(), self.watch:
-            for _ in range(int(request.get("times", 1))):
-                self.load_state(request["state"])
+        for _ in range(int(request.get("times", 1))):
+            self.load_state(request["state"])
+            with torch.no_grad(), self.watch:
                 result = self.model(*args, **kwargs)
         self._synchronize()
         self.inputs.push()
@@ -280,6 +280,7 @@ class Session:
             found["operators"] = dict(watch.operators)
             found["moved_bytes"] = dict(watch.moved_bytes)
             found["torch_cost"] = list(watch.cost)
+            found["casts"] = watch.casts[:5]
             found["broken_fences"] = watch.broken_fences()
         if isinstance(witness, Interpreter):
             found["violations"] = witness.violations[:5]
