@@ -211,7 +211,6 @@ class Judge:
             for descriptor in descriptors:
                 os.close(descriptor)
             if process.end(timeout_s=3).reason == "stuck":
-                trial.stuck = True
                 self.processes.note_stuck(process)
             reference.ask("close", number)
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from autotriton.errors import AutoTritonError
 from autotriton.judge.judge import Judge
 from autotriton.judge.options import JudgeOptions
-from autotriton.types import Outcome, Task, Tier, Verdict
+from autotriton.types import Outcome, Task, Verdict
 
 Job = tuple[Task, str]
 
@@ -143,7 +143,7 @@ class _Batch:
             verdict = judge.judge(task, code, alone=self.lock.alone)
         finally:
             self.lock.unshare()
-        others_stuck = stuck_before or processes.stuck_total - total_before > (verdict.tier is not Tier.RULES)
+        others_stuck = stuck_before or processes.stuck_total - total_before > 1  # its own process may be one
         # Neighbours may have taken the memory, or held the GPU with an endless kernel: only alone does that count.
         crowded = verdict.outcome is Outcome.RUNTIME_ERROR and "out of memory" in verdict.message
         delayed = verdict.outcome is Outcome.TIMED_OUT and others_stuck

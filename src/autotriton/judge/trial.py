@@ -63,8 +63,6 @@ class Trial:
     stage_seconds: dict[str, float] = field(default_factory=dict)
     references: list[ReferenceClient] = field(default_factory=list)
     """In use until the verdict."""
-    stuck: bool = False
-    """Its process could not be ended at once: a kernel that never returns holds the GPU."""
     deterministic: bool | None = None
     triton_share: float | None = None
     peak_memory_bytes: int | None = None
