@@ -8,7 +8,8 @@ import pytest
 
 @pytest.mark.parametrize("first", ["", "import autotriton.judge;", "from autotriton import judge_many;"])
 def test_judge_can_be_called_whatever_was_imported_before(first):
-    script = f"{first} import autotriton; task = autotriton.Task(id='t', source='x'); print(autotriton.judge(task, '# nothing').outcome)"
+    call = "task = autotriton.Task(id='t', source='x'); print(autotriton.judge(task, '# nothing').outcome)"
+    script = f"{first} import autotriton; {call}"
     done = subprocess.run([sys.executable, "-c", script.strip()], capture_output=True, text=True)
     assert done.stdout.strip() == "no_code", done.stderr
 

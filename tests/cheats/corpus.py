@@ -1,7 +1,7 @@
 """The adversarial corpus: real cheats a judge must reject and honest kernels it must accept.
 
-A candidate's first line is its label; a label that does not parse is an error, never a skip. The candidates are read here,
-not run: several hang, crash or flood on purpose and belong in a child process with a deadline.
+A candidate's first line is its label; a label that does not parse is an error, never a skip. The candidates are read
+here, not run: several hang, crash or flood on purpose and belong in a child process with a deadline.
 """
 
 import json
@@ -15,9 +15,12 @@ FAMILIES = ("delegation", "replay", "steal", "numerics", "tamper", "forge", "tim
 HONEST = "honest"
 
 CHEAT_HEADER = re.compile(
-    r"# trick: (?P<what>[^|]+?) \| family: (?P<family>\w+) \| expect: (?P<expect>reject) \| task: (?P<task>\w+)(?P<gpu> \| gpu-only)?"
+    r"# trick: (?P<what>[^|]+?) \| family: (?P<family>\w+) \| expect: (?P<expect>reject) "
+    r"\| task: (?P<task>\w+)(?P<gpu> \| gpu-only)?"
 )
-HONEST_HEADER = re.compile(r"# honest: (?P<what>[^|]+?) \| expect: (?P<expect>accept) \| task: (?P<task>\w+)(?P<gpu> \| gpu-only)?")
+HONEST_HEADER = re.compile(
+    r"# honest: (?P<what>[^|]+?) \| expect: (?P<expect>accept) \| task: (?P<task>\w+)(?P<gpu> \| gpu-only)?"
+)
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,12 @@ import pytest
 from autotriton.judge import JudgeOptions, judge_many
 from autotriton.types import Task
 
-# One run of the corpus serves every test here, so under xdist all of them belong to one worker.
-pytestmark = [pytest.mark.interp, pytest.mark.slow, pytest.mark.xdist_group("confusion"), pytest.mark.timeout(900)]
+# One run of the corpus serves every test here; `--dist loadfile` in scripts/test keeps them on one worker.
+pytestmark = [pytest.mark.interp, pytest.mark.slow, pytest.mark.timeout(900)]
 
-# Five times what honest kernels take on a free core (one convolution aside); three denial cases run until this.
-_TIMEOUT_S = 25.0
+# Three cheats run until their deadline. Honest kernels take 3 seconds (one convolution 22) on a free core: no deadline
+# may decide about them.
+_CHEATS_TIMEOUT_S, _HONEST_TIMEOUT_S = 20.0, 200.0
 
 _spec = importlib.util.spec_from_file_location("cheats_corpus", Path(__file__).with_name("corpus.py"))
 assert _spec is not None
@@ -30,10 +31,15 @@ _NEEDS_GPU = pytest.mark.skip(reason="acts, or can be run, only on a GPU: see te
 def judgements():
     """Every judgement on the CPU, by the name of its case."""
     cases = [case for case in CASES if not case.gpu_only]
-    jobs = [
-        (Task(id=case.task_path.stem, source=case.task_path.read_text()), case.code_path.read_text()) for case in cases
-    ]
-    options = JudgeOptions(device="cpu", timeout_s=_TIMEOUT_S, allow_degenerate=True)
+    honest = [case for case in cases if case.expected == "accept"]
+    cheats = [case for case in cases if case.expected == "reject"]
+    return {**_judged(honest, _HONEST_TIMEOUT_S), **_judged(cheats, _CHEATS_TIMEOUT_S)}
+
+
+def _judged(cases, timeout_s):
+    tasks = [Task(id=case.task_path.stem, source=case.task_path.read_text()) for case in cases]
+    jobs = [(task, case.code_path.read_text()) for task, case in zip(tasks, cases, strict=True)]
+    options = JudgeOptions(device="cpu", timeout_s=timeout_s, allow_degenerate=True)
     return {cases[found.index].name: found for found in judge_many(jobs, options, workers=2)}
 
 

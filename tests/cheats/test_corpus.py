@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 _spec = importlib.util.spec_from_file_location("cheats_corpus", Path(__file__).with_name("corpus.py"))
-assert _spec is not None and _spec.loader is not None
+assert _spec is not None
+assert _spec.loader is not None
 corpus = importlib.util.module_from_spec(_spec)
 sys.modules["cheats_corpus"] = corpus
 _spec.loader.exec_module(corpus)
@@ -43,7 +44,9 @@ def test_every_task_is_used_and_complete():
     assert used == set((corpus.HERE / "tasks").glob("*.py"))
     for path in used:
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        assert {"Model", "get_inputs", "get_init_inputs"} <= {getattr(node, "name", None) for node in tree.body}, path.name
+        assert {"Model", "get_inputs", "get_init_inputs"} <= {getattr(node, "name", None) for node in tree.body}, (
+            path.name
+        )
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -70,7 +73,7 @@ def test_a_bad_header_is_an_error(tmp_path, first_line):
         (tmp_path / folder).mkdir()
     (tmp_path / "tasks" / "softmax.py").touch()
     (tmp_path / "cheats" / "one.py").write_text(first_line + "\n")
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match=r"."):
         corpus.load(tmp_path)
 
 

@@ -16,11 +16,13 @@ ACCEPTED, REJECTED, USAGE, PREREQUISITE, TASK = range(5)
 
 
 @pytest.fixture
-def autotriton(examples):
+def autotriton(examples, tmp_path):
     """Runs `python -m autotriton ...` in the examples' folder: (exit code, stdout, stderr). Never a traceback."""
 
     def autotriton(*args: object) -> tuple[int, str, str]:
         environment = {name: value for name, value in os.environ.items() if name != "AUTOTRITON_DEBUG"}
+        # Doctor's probes write into both; other tests look there for what is left behind.
+        environment |= {"HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
         command = [sys.executable, "-m", "autotriton", *map(str, args)]
         done = subprocess.run(command, capture_output=True, text=True, cwd=examples, env=environment, timeout=120)
         assert "Traceback" not in done.stdout + done.stderr

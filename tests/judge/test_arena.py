@@ -174,7 +174,7 @@ def test_an_arena_smaller_than_announced_is_refused(memory: HostArena) -> None:
 
 def test_an_arena_can_be_made_for_a_device_by_name() -> None:
     made = arena.create(8192, "cpu")
-    again = arena.attach(os.dup(made.descriptor), 8192, "cpu")
+    again = arena.attach(os.dup(made.descriptor), 8192, "cpu", shared_on="cpu")
     assert made.bytes.numel() == again.bytes.numel() == 8192
     again.close()
     made.close()

@@ -119,8 +119,9 @@ class Judge:
             trials.correctness(bench)
         if tier is Tier.INTERPRET:
             return trial.verdict(Outcome.CORRECT, tier, "correct in Triton's interpreter in every case")
-        if not self.options.trust_candidate:
-            self._compile(trial)
+        if self.options.trust_candidate:
+            return trial.verdict(Outcome.CORRECT, tier, "correct on the CPU in every case; nothing was compiled")
+        self._compile(trial)
         where = "in Triton's interpreter in every case, and its kernels compile for " + ", ".join(self.options.targets)
         return trial.verdict(Outcome.CORRECT, tier, f"correct {where}")
 

@@ -28,7 +28,7 @@ _INPUT_COPIES = 16
 14.
 """
 _CONTEXT_BYTES = 1 << 30
-Key = tuple[str, str, int, bool]
+Key = tuple[str, str, int, bool, int, bool]
 
 
 class TooLarge(Exception):
@@ -92,7 +92,7 @@ class References:
         With `at_most`, a task whose inputs hold more elements is taken at smaller shapes (`reduced`) or raises
         TooLarge.
         """
-        key = (task.hash, device, seed, reduced)
+        key = (task.hash, device, seed, reduced, cases, admit)
         with self._changed:
             opening = self._opening.setdefault(key, threading.Lock())
             if at_most is not None and not reduced and (task.hash, at_most) in self._too_large:

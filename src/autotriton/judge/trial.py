@@ -6,6 +6,7 @@ in the returned bytes; what the candidate's own process reports can only count a
 
 from __future__ import annotations
 
+import os
 import secrets
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ from autotriton.judge.options import JUDGE_VERSION, JudgeOptions
 from autotriton.judge.processes import Processes
 from autotriton.judge.references import ReferenceClient
 from autotriton.judge.sandbox.limits import Limits
+from autotriton.judge.testimony import heard
 from autotriton.types import Check, Finding, Kernel, Outcome, Policy, Severity, Task, Tier, Verdict
 
 Progress = Callable[[str], None]
@@ -146,10 +148,15 @@ class Bench:
         """One request; whatever the candidate's process does instead of answering becomes a verdict."""
         try:
             self.process.channel.send(message, descriptors)
-            answer = self.process.channel.receive(self.trial.options.timeout_s + 5)[0]
+            received, extra = self.process.channel.receive(self.trial.options.timeout_s + 5)
         except ChannelError:
             raise self._ended() from None
-        if "error" in answer:
+        answer = heard(received)
+        if answer is None or extra:
+            for descriptor in extra:
+                os.close(descriptor)
+            raise Decided(Outcome.CRASHED, self.tier, "its process answered something malformed")
+        if answer["error"] is not None:
             raise self._failed(message["do"], answer["error"])
         return answer
 
@@ -209,7 +216,8 @@ class Bench:
             raise Strayed(Outcome.RUNTIME_ERROR, self.tier, str(answer["violations"][0]))
         if answer.get("blocked"):
             raise self._delegates(answer)
-        if answer.get("casts") and self.trial.options.policy is Policy.STRICT and not self.trial.options.trust_candidate:
+        strict = self.trial.options.policy is Policy.STRICT and not self.trial.options.trust_candidate
+        if strict and answer.get("casts"):
             text = f"torch casts {answer['casts'][0]}, which is arithmetic: convert inside the kernel"
             raise Decided(Outcome.REJECTED, self.tier, text)
         if answer.get("broken_fences"):
@@ -284,14 +292,14 @@ def correctness(bench: Bench, stage: str = "cases") -> None:
         affordable = budget / max(time.monotonic() - started, 1e-6)
         repeats = _REPEATS if affordable > _MANDATORY_CASES + _REPEATS + 1 else 1
         same = [bench.run_case(0, poison=1 - repeat % 2, repeat=True) for repeat in range(repeats)]
-        trial.deterministic = all(same)
+        trial.deterministic, ran = all(same), 1 + repeats
         for case in range(1, count):
             if case >= _MANDATORY_CASES and time.monotonic() - started > budget:
                 trial.notes.append(f"{count - case} of {count} input distributions were skipped for lack of time")
                 break
             bench.run_case(case, poison=case % 2)
-        spent = time.monotonic() - started
-        per_call = spent / (1 + repeats + count)
+            ran += 1
+        per_call = (time.monotonic() - started) / ran
         many = min(_MOST_LATE_CALLS, int(_LATE_CALLS_S / max(per_call, 1e-4)))
         if many > 2:  # a candidate that changes its ways after a few calls; how many, it cannot know
             bench.run_case(1 if count > 1 else 0, poison=0, times=many // 2 + secrets.randbelow(many // 2 + 1))

@@ -26,6 +26,13 @@ from autotriton.judge.forks import Ending, Process
 from autotriton.judge.sandbox.enter import run_monitored
 from autotriton.judge.sandbox.limits import Limits
 
+
+@pytest.fixture(autouse=True)
+def private_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tests make and remove folders in the shared one while these count them."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+
 MB = 1 << 20
 SMALL = Limits(deadline_s=20, memory_bytes=96 * MB, disk_bytes=8 * MB, processes=8)
 WITH_PROCESSES = Limits(deadline_s=20, memory_bytes=96 * MB, processes=8, allow_processes=True)

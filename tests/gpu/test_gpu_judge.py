@@ -1,0 +1,210 @@
+"""What only a device can show: GPU-only cheats, timing, endless kernels, sticky errors, memory given back.
+
+The whole file is meant to take less than 90 seconds on an H200 with 16 cores.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from autotriton.judge import Judge, JudgeOptions, judge_many
+from autotriton.judge.processes import Processes
+from autotriton.types import Outcome, Task, Tier, Verdict
+
+pytestmark = pytest.mark.gpu
+
+TIMEOUT_S = 30.0
+
+_path = Path(__file__).parent.parent / "cheats" / "corpus.py"
+_spec = importlib.util.spec_from_file_location("cheats_corpus", _path)
+assert _spec is not None
+assert _spec.loader is not None
+corpus = importlib.util.module_from_spec(_spec)
+sys.modules.setdefault("cheats_corpus", corpus)
+_spec.loader.exec_module(corpus)
+
+# Denial has tests of its own below, and the convolution takes 20 seconds in the interpreter, which comes first.
+_OTHERS = [case for case in corpus.load() if case.family != "denial" and case.name != "conv2d_direct"]
+SUBSET = [case for number, case in enumerate(_OTHERS) if case.gpu_only or number % 5 == 0]
+
+# Beyond what is tried in the interpreter first (2^17 elements), so that the GPU gets whatever a candidate does.
+SOFTMAX = """
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.softmax(x, dim=-1)
+
+def get_inputs():
+    return [torch.randn(2048, 2000)]
+
+def get_init_inputs():
+    return []
+"""
+CODE = """
+import torch
+import triton
+import triton.language as tl
+
+@triton.jit
+def kernel(x_ptr, y_ptr, flag_ptr, width, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    at = tl.arange(0, BLOCK)
+    keep = at < width
+    {before}
+    x = tl.load(x_ptr + row * width + at, mask=keep, other=-float("inf"))
+    e = tl.exp(x - tl.max(x, axis=0))
+    tl.store(y_ptr + row * width + at, e / tl.sum(e, axis=0), mask=keep)
+
+class ModelNew(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = None
+
+    def forward(self, x):
+        y = torch.empty_like(x)
+        flag = torch.zeros(1, dtype=torch.int32, device=x.device)
+        rows = {rows}
+        kernel[(rows,)](x, y, flag, x.shape[1], BLOCK=triton.next_power_of_2(x.shape[1]))
+        return y
+"""
+TASK = Task(id="softmax", source=SOFTMAX)
+
+
+def candidate(before: str = "pass", rows: str = "x.shape[0]") -> str:
+    return CODE.replace("{before}", before).replace("{rows}", rows)
+
+
+HONEST = candidate()
+ENDLESS = candidate(before="while tl.atomic_add(flag_ptr, 0) == 0:\n        pass")
+WILD = candidate(before="keep = tl.load(x_ptr + at.to(tl.int64) + (1 << 42)) > 0")
+
+
+@pytest.fixture(scope="module")
+def processes():
+    held = Processes()
+    if held.gpu() is None:
+        held.close()
+        pytest.skip("no CUDA device")
+    yield held
+    held.close()
+
+
+@pytest.fixture
+def decide(processes):
+    def decide(code: str, task: Task = TASK, **options) -> Verdict:
+        # One seed for all, so that they share a reference: here the device is on trial, not secrecy.
+        known = {"device": "cuda", "timeout_s": TIMEOUT_S, "seed": 11, **options}
+        return Judge(JudgeOptions(**known), processes=processes).judge(task, code)
+
+    return decide
+
+
+def accepted(verdict: Verdict) -> Verdict:
+    assert verdict.accepted, f"{verdict.outcome} at {verdict.tier}: {verdict.message}"
+    return verdict
+
+
+# --- the corpus -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def judgements(processes):
+    jobs = [
+        (Task(id=case.task_path.stem, source=case.task_path.read_text()), case.code_path.read_text()) for case in SUBSET
+    ]
+    judge = Judge(JudgeOptions(device="cuda", timeout_s=TIMEOUT_S, allow_degenerate=True), processes=processes)
+    return list(judge_many(jobs, judge=judge))
+
+
+def test_many_in_many_out(judgements):
+    assert len(SUBSET) >= 40
+    assert sorted(found.index for found in judgements) == list(range(len(SUBSET)))
+    assert [found.error for found in judgements if found.verdict is None] == []
+
+
+@pytest.mark.parametrize(("number", "case"), [pytest.param(n, case, id=case.name) for n, case in enumerate(SUBSET)])
+def test_the_judge_answers_as_expected(number, case, judgements):
+    (found,) = (found for found in judgements if found.index == number)
+    assert found.verdict is not None, f"no verdict: {found.error}"
+    answer = "accept" if found.verdict.accepted else "reject"
+    assert answer == case.expected, f"{found.verdict.outcome} at {found.verdict.tier}: {found.verdict.message}"
+
+
+def test_a_kernel_that_ran_here_is_described_as_compiled_here(decide):
+    found = accepted(decide(HONEST))
+    assert found.tier is Tier.RUN
+    assert found.machine is not None
+    assert found.machine.gpu
+    (kernel,) = found.kernels
+    assert kernel.launches == 1
+    assert kernel.registers is not None
+
+
+# --- time -------------------------------------------------------------------------------------------------
+
+
+def test_an_honest_kernel_is_timed_against_both_baselines(decide):
+    found = accepted(decide(HONEST, tier=Tier.TIME, repetitions=1, timing_s=0.5, timeout_s=60.0))
+    assert found.timing is not None
+    assert set(found.speedups) == set(found.baselines) == {"eager", "compile"}, found.notes
+    assert all(speedup.low <= speedup.ratio <= speedup.high for speedup in found.speedups.values())
+    assert found.timing.p20_ms <= found.timing.median_ms <= found.timing.p80_ms
+    # 2048 x 2000 floats in and out are 33 MB: 7 microseconds at an H200's bandwidth, and no kernel needs a second.
+    assert 0.002 < found.timing.median_ms < 1000
+    assert found.roofline_share is None or 0 < found.roofline_share < 2
+
+
+def test_the_reference_as_candidate_is_as_fast_as_itself(decide):
+    options = {"tier": Tier.TIME, "trust_candidate": True, "baselines": ("eager",), "repetitions": 1, "timing_s": 0.5}
+    found = accepted(decide(SOFTMAX, **options))
+    assert found.speedups["eager"].ratio == pytest.approx(1.0, abs=0.1)
+
+
+def test_work_skipped_in_timed_calls_is_not_accepted(decide):
+    # Correctness runs show one address only; timed ones rotate through eight, and every answer may be asked for.
+    first = "self.first if self.first is not None else x.data_ptr()\n        self.first = rows"
+    skipping = candidate(rows=f"{first}\n        rows = x.shape[0] if x.data_ptr() == self.first else 16")
+    accepted(decide(skipping))
+    found = decide(skipping, tier=Tier.TIME, baselines=("eager",), timing_s=0.3)
+    assert found.outcome is Outcome.WRONG, f"{found.outcome}: {found.message}"
+    assert found.tier is Tier.TIME
+    assert "while the clock ran" in found.message
+
+
+# --- kernels that take the device with them ---------------------------------------------------------------
+
+
+def test_an_endless_kernel_is_timed_out_and_the_next_candidate_is_judged(decide):
+    assert decide(ENDLESS, timeout_s=12.0).outcome is Outcome.TIMED_OUT
+    accepted(decide(HONEST))
+
+
+def test_an_illegal_access_is_no_verdict_on_the_next_candidate(decide):
+    found = decide(WILD)
+    assert found.outcome in (Outcome.RUNTIME_ERROR, Outcome.CRASHED), f"{found.outcome}: {found.message}"
+    accepted(decide(HONEST))
+
+
+def gpu_memory_mib() -> int:
+    command = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
+    try:
+        return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[0])
+    except (OSError, subprocess.CalledProcessError, IndexError, ValueError):
+        pytest.skip("nvidia-smi says nothing here")
+
+
+def test_a_closed_judge_gives_its_gpu_memory_back():
+    before = gpu_memory_mib()
+    with Judge(JudgeOptions(device="cuda", timeout_s=TIMEOUT_S)) as judge:
+        accepted(judge.judge(TASK, HONEST))
+    deadline = time.monotonic() + 10
+    while gpu_memory_mib() > before + 200 and time.monotonic() < deadline:
+        time.sleep(0.5)
+    assert gpu_memory_mib() <= before + 200
