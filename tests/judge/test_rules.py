@@ -263,3 +263,28 @@ def test_findings_carry_line_and_advice() -> None:
 def test_broad_except_is_only_a_warning(body: str) -> None:
     found = scan(in_forward(body), Policy.STRICT)
     assert [(f.rule, f.severity) for f in found] == [("broad-except", Severity.WARNING)]
+
+
+@pytest.mark.parametrize(
+    "line", ["__all__ = ['ModelNew']", "__version__ = '1'", "import logging\nlog = logging.getLogger('k')"]
+)
+def test_names_a_module_gives_itself_and_a_logger_are_fine(line):
+    code = f"""{line}
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel(x_ptr, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(x_ptr + at, 0.0, mask=at < n)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        kernel[(1,)](x, x.numel(), BLOCK=64)
+        return x
+"""
+    assert [found for found in scan(code, Policy.STRICT) if found.severity is Severity.ERROR] == []

@@ -65,6 +65,7 @@ MODULES: dict[str, frozenset[str] | None] = {
     "copy": words("copy deepcopy"),
     "random": words("random randint randrange uniform choice choices sample shuffle gauss normalvariate"),
     "warnings": words("warn filterwarnings simplefilter catch_warnings"),
+    "logging": words("getLogger DEBUG INFO WARNING ERROR debug info warning error"),
     "time": words("time time_ns perf_counter perf_counter_ns monotonic monotonic_ns process_time strftime localtime"),
     "string": words("ascii_letters ascii_lowercase ascii_uppercase digits hexdigits punctuation"),
     "re": words(

@@ -34,13 +34,18 @@ def check(source: Source) -> Iterator[Finding]:
             yield from _fixed_use(source, node)
 
 
+_MODULE_DUNDERS = frozenset({"__all__", "__version__", "__author__"})
+
+
 def _bindings(source: Source) -> Iterator[Finding]:
     for name, place, scope in source.bindings():
         if name in FIXED_BUILTINS and not scope.is_class:
             yield error("shadowed-name", place.node, f"`{name}` is given another meaning; choose another name")
         elif name in _LIBRARIES and name not in place.paths and not _is_none(place.value):
             yield error("shadowed-name", place.node, f"`{name}` no longer means the library; choose another name")
-        elif is_dunder(name) and not scope.is_class and name not in {"__all__", "__version__", "__author__"}:
+        elif not scope.is_class and name in _MODULE_DUNDERS:
+            continue
+        elif is_dunder(name) and not scope.is_class:
             yield error("reflection", place.node, f"`{name}` is the interpreter's own name; choose another")
         elif is_dunder(name) and not isinstance(place.node, ast.FunctionDef) and name not in _CLASS_DUNDERS:
             yield error("reflection", place.node, f"`{name}` changes how Python treats the class; leave it out")
