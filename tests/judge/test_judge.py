@@ -720,3 +720,16 @@ def test_a_bad_candidate_leaves_the_next_one_alone(decide):
     crash = module(f"y = torch.empty_like(x)\n{LAUNCH}\nreturn self.forward(x)")
     assert not decide(RELU, crash).accepted
     accepted(decide(RELU, RELU_RIGHT))
+
+
+def test_a_task_that_changes_its_input_in_place_is_judged_by_what_it_leaves_behind(decide):
+    in_place = task("x.add_(1.0)\nreturn x * 2.0")
+    both = (
+        "z = torch.empty_like(x)\ny = x\n" + LAUNCH + "\ny = z\n"
+        "double[(triton.cdiv(x.numel(), 256),)](x, y, x.numel(), BLOCK=256)\nreturn y"
+    )
+    kernels = KERNEL.replace("{body}", "x + 1.0") + KERNEL.replace("def kernel", "def double").replace(
+        "{body}", "x * 2.0"
+    )
+    accepted(decide(in_place, module(both, kernel=kernels)))
+    refused(decide(in_place, elementwise("(x + 1.0) * 2.0")), Outcome.WRONG, "input")

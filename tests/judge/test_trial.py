@@ -171,6 +171,7 @@ class FakeReference:
         self.about = {
             "cases": ["draw#1", "draw#2"],
             "moves_only": False,
+            "mutates": False,
             "bytes": 100,
             "op_flops": 0,
             "op_bytes": 4.3e12,

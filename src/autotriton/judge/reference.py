@@ -93,6 +93,8 @@ class Facts:
 
     operators: tuple[str, ...]
     random: bool
+    mutates: bool
+    """The reference changes its own inputs in place."""
     output_bytes: int
     elements: int
     dtype: str
@@ -106,6 +108,7 @@ class Facts:
         return Facts(
             operators,
             expected.random,
+            bool(expected.inputs),
             _bytes(outputs),
             sum(t.numel() for t in tensors),
             floats[0] if floats else "float32",
@@ -158,6 +161,7 @@ class Reference:
             "is_function": not isinstance(self.models[0], torch.nn.Module),
             "problems": list(admission.problems) if admission else [],
             "notes": list(admission.notes) if admission else [],
+            "mutates": first.mutates,
             "random": bool(admission.random) if admission else first.random,
             "large": self.large,
             "elements": first.elements,

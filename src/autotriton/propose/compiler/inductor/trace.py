@@ -1,0 +1,271 @@
+"""The task's module as an aten graph: traced on fake CPU tensors, then retargeted to cuda.
+
+Runs in the capturing child process only, and executes the task's own source. No memory for weights or inputs is ever
+allocated. Parameters, buffers and tensors held as plain attributes are arguments of the graph, never constants in it.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from unittest import mock
+
+import torch
+import torch.utils._pytree as pytree
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from autotriton.propose.compiler.inductor.decompositions import DECOMPOSITIONS
+from autotriton.propose.compiler.inductor.program import (
+    PLAIN,
+    Unsupported,
+    bind,
+    build,
+    call_arguments,
+    load,
+    signature,
+)
+from autotriton.propose.compiler.inductor.record import Argument, Origin, Request
+
+_MAX_CONSTANT = 64
+
+
+@dataclass
+class Traced:
+    """A graph over fake cuda tensors and how `forward` supplies and receives them."""
+
+    graph: torch.fx.GraphModule
+    examples: list[Tensor]
+    arguments: list[Argument]
+    signature: str
+    fixed: dict[str, str]
+    output: str = ""
+    aliases: dict[str, tuple[str, str]] = field(default_factory=dict)
+    kinds: list[tuple[torch.Size, torch.dtype]] = field(default_factory=list)
+    """Shapes and types of the outputs."""
+
+
+def trace(request: Request) -> Traced:
+    """The graph with numbers among the inputs as arguments where that works, else fixed at their values."""
+    module = load(request)
+    fixed = _trace(request, module, live_numbers=False)
+    if not any(_is_number(ast.literal_eval(text)) for text in fixed.fixed.values()):
+        return fixed
+    try:
+        live = _trace(request, module, live_numbers=True)
+    except Exception:  # noqa: BLE001 - a number that decides shapes or branches fails in as many ways as there are uses
+        return fixed
+    return live if live.kinds == fixed.kinds else fixed
+
+
+def _trace(request: Request, module: Any, live_numbers: bool) -> Traced:
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    with mode, torch.no_grad():
+        model = build(request, module)
+        args, kwargs = call_arguments(module.get_inputs(), pair=(tuple,))
+        bound = bind(model, args, kwargs)
+        arguments, tensors, fixed = _leaves(bound, live_numbers)
+    state = _state(model)
+    arguments = [argument for argument, _ in state] + arguments
+    tensors = [tensor for _, tensor in state] + tensors
+    traced = Traced(_EMPTY, tensors, arguments, signature(model), fixed)
+    with torch.no_grad(), mode, sdpa_kernel(SDPBackend.MATH), _scalars_as_full(), _no_mkldnn():
+        function = _flat(model, bound, traced)
+        traced.graph = make_fx(
+            function, decomposition_table=DECOMPOSITIONS, tracing_mode="real", _allow_non_fake_inputs=True
+        )(*tensors)
+    _lift_constants(traced)
+    _retarget(traced.graph)
+    with mode:
+        traced.examples = [
+            torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="cuda") for t in traced.examples
+        ]
+    return traced
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _as_tensor(value: float) -> Tensor:
+    """A number as a tensor without dimensions, which takes part in type promotion as the number does."""
+    return torch.full((), value, dtype=torch.float64 if isinstance(value, float) else torch.int64)
+
+
+def _leaves(bound: inspect.BoundArguments, live_numbers: bool) -> tuple[list[Argument], list[Tensor], dict[str, str]]:
+    """Tensors, and numbers where they are live, become arguments of the graph; the rest is fixed at its value."""
+    arguments, tensors, fixed = [], [], {}
+    for path, value in pytree.tree_flatten_with_path(dict(bound.arguments))[0]:
+        first, *rest = (getattr(key, "idx", getattr(key, "key", None)) for key in path)
+        expression = str(first) + "".join(f"[{key!r}]" for key in rest)
+        if isinstance(value, Tensor):
+            arguments.append(_argument(Origin.INPUT, expression, expression, value))
+            tensors.append(value)
+        elif live_numbers and _is_number(value):
+            tensors.append(_as_tensor(value))
+            arguments.append(_argument(Origin.NUMBER, expression, expression, tensors[-1]))
+        elif isinstance(value, PLAIN):
+            fixed[expression] = repr(value)
+        else:
+            raise Unsupported(f"input {expression} is a {type(value).__name__}, neither tensor nor number")
+    return arguments, tensors, fixed
+
+
+def _argument(origin: Origin, name: str, expression: str, tensor: Tensor) -> Argument:
+    if tensor.layout is not torch.strided or tensor.dtype.is_complex:
+        raise Unsupported(f"{name} is {tensor.dtype} in layout {tensor.layout}; only dense real tensors are supported")
+    shape, stride = tuple(tensor.shape), tuple(tensor.stride())
+    return Argument(
+        origin=origin, name=name, expression=expression, shape=shape, stride=stride, dtype=str(tensor.dtype)
+    )
+
+
+def _state(model: Callable[..., Any]) -> list[tuple[Argument, Tensor]]:
+    if not isinstance(model, nn.Module):
+        return []
+    found: list[tuple[Origin, str, Tensor]] = [
+        *((Origin.PARAMETER, name, p.detach()) for name, p in model.named_parameters()),
+        *((Origin.BUFFER, name, b) for name, b in model.named_buffers()),
+        *((Origin.BUFFER, name, value) for name, _, value in _plain_tensors(model)),
+    ]
+    return [(_argument(origin, name, _path(model, name), tensor), tensor) for origin, name, tensor in found]
+
+
+def _plain_tensors(model: nn.Module) -> Iterator[tuple[str, nn.Module, Tensor]]:
+    """Tensors a module holds as plain attributes: `self.mask = torch.ones(...)`."""
+    for prefix, module in model.named_modules():
+        for name, value in vars(module).items():
+            if isinstance(value, Tensor):
+                yield f"{prefix}.{name}" if prefix else name, module, value
+
+
+def _path(model: nn.Module, name: str) -> str:
+    """`layers.0.weight` as Python: `self.layers[0].weight`."""
+    text, owner = "self", model
+    for part in name.split("."):
+        if isinstance(owner, nn.ModuleDict | nn.ParameterDict):
+            text += f"[{part!r}]"
+        else:
+            text += f"[{part}]" if part.isdigit() else f".{part}"
+        owner = getattr(owner, part, None)  # type: ignore[assignment]
+    return text
+
+
+def _flat(model: Callable[..., Any], bound: inspect.BoundArguments, traced: Traced) -> Callable[..., list[Tensor]]:
+    """The model over a flat list of tensors; records what it returns in `traced`."""
+    count = sum(argument.origin in (Origin.PARAMETER, Origin.BUFFER) for argument in traced.arguments)
+    live = any(argument.origin is Origin.NUMBER for argument in traced.arguments)
+    plain = list(_plain_tensors(model)) if isinstance(model, nn.Module) else []
+    leaves, spec = pytree.tree_flatten((bound.args, bound.kwargs))
+    places = [index for index, leaf in enumerate(leaves) if isinstance(leaf, Tensor) or (live and _is_number(leaf))]
+
+    def function(*flat: Tensor) -> list[Tensor]:
+        given = list(leaves)
+        for index, tensor in zip(places, flat[count:], strict=True):
+            given[index] = tensor
+        args, kwargs = pytree.tree_unflatten(given, spec)
+        if not isinstance(model, nn.Module):
+            return _returned(model(*args, **kwargs), flat, traced)
+        state = dict(zip((a.name for a in traced.arguments), flat[:count], strict=False))
+        for name, module, _ in plain:
+            setattr(module, name.rpartition(".")[2], state.pop(name))
+        return _returned(torch.func.functional_call(model, state, args, kwargs), flat, traced)
+
+    return function
+
+
+def _returned(value: Any, flat: tuple[Tensor, ...], traced: Traced) -> list[Tensor]:
+    tensors: list[Tensor] = []
+    traced.output = _expression(value, tensors)
+    if not tensors:
+        raise Unsupported("forward returns no tensor")
+    traced.kinds = [(tensor.shape, tensor.dtype) for tensor in tensors]
+    owners = list(zip(flat, traced.arguments, strict=True))
+    storages = {owner.untyped_storage()._cdata: (owner, argument) for owner, argument in owners}
+    for index, tensor in enumerate(tensors):
+        if (found := storages.get(tensor.untyped_storage()._cdata)) is not None:
+            owner, argument = found
+            shape, stride = tuple(tensor.shape), tuple(tensor.stride())
+            same = (shape, stride) == (argument.shape, argument.stride)
+            offset = tensor.storage_offset() - owner.storage_offset()
+            start = f", {{0}}.storage_offset() + {offset}" if offset else ""
+            view = "{0}" if same and not offset else f"torch.as_strided({{0}}, {shape}, {stride}{start})"
+            traced.aliases[f"_out{index}"] = (argument.name, view)
+    return tensors
+
+
+def _expression(value: Any, tensors: list[Tensor]) -> str:
+    """The returned structure as source; its tensors are collected and named `_out0`, `_out1`, ..."""
+    if isinstance(value, Tensor):
+        tensors.append(value)
+        return f"_out{len(tensors) - 1}"
+    if isinstance(value, tuple) and type(value) is tuple:
+        return "(" + "".join(_expression(item, tensors) + ", " for item in value) + ")"
+    if type(value) is list:
+        return "[" + ", ".join(_expression(item, tensors) for item in value) + "]"
+    if type(value) is dict:
+        return "{" + ", ".join(f"{key!r}: {_expression(item, tensors)}" for key, item in value.items()) + "}"
+    if isinstance(value, PLAIN):
+        return repr(value)
+    raise Unsupported(f"forward returns a {type(value).__name__}; tensors, tuples, lists and dicts are supported")
+
+
+@contextmanager
+def _scalars_as_full() -> Iterator[None]:
+    """`torch.tensor(2.0)` in forward becomes an op of the graph instead of a constant outside it."""
+    real = torch.tensor
+
+    def tensor(data: Any, *args: Any, dtype: Any = None, device: Any = None, **kwargs: Any) -> Tensor:
+        if isinstance(data, int | float | bool):
+            dtype = dtype or (torch.get_default_dtype() if isinstance(data, float) else None)
+            return torch.full((), data, dtype=dtype, device=device)
+        return real(data, *args, **{**kwargs, "dtype": dtype, "device": device})
+
+    with mock.patch.object(torch, "tensor", tensor):
+        yield
+
+
+def _no_mkldnn() -> Any:
+    return torch.backends.mkldnn.flags(enabled=False)
+
+
+def _lift_constants(traced: Traced) -> None:
+    """Tensors written out in `forward`, `torch.tensor([1.0, 2.0])`, become arguments that are written out again."""
+    graph = traced.graph.graph
+    last = [node for node in graph.nodes if node.op == "placeholder"][-1]
+    for node in [node for node in graph.nodes if node.op == "get_attr"]:
+        value = getattr(traced.graph, str(node.target))
+        if type(value) is not Tensor or value.numel() > _MAX_CONSTANT:
+            raise Unsupported(
+                f"forward makes a constant tensor of {value.numel()} elements; hold it as a buffer instead"
+            )
+        name = str(node.target).strip("_")
+        text = f"torch.tensor({value.tolist()!r}, dtype={value.dtype}, device=device)"
+        traced.arguments.append(_argument(Origin.CONSTANT, name, text, value))
+        traced.examples.append(value)
+        with graph.inserting_after(last):
+            last = graph.placeholder(name)
+        node.replace_all_uses_with(last)
+        graph.erase_node(node)
+        delattr(traced.graph, str(node.target))  # what the module holds, Inductor would take as further arguments
+
+
+def _retarget(graph: torch.fx.GraphModule) -> None:
+    cuda = torch.device("cuda", 0)
+    for node in graph.graph.nodes:
+        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+            raise Unsupported(f"forward draws random numbers ({node.target})")
+        if node.kwargs.get("device") is not None:
+            node.kwargs = {**node.kwargs, "device": cuda}
+        node.args = torch.fx.node.map_aggregate(node.args, lambda v: cuda if isinstance(v, torch.device) else v)
+        node.meta = {}
+    graph.recompile()
+
+
+_EMPTY = torch.fx.GraphModule(nn.Module(), torch.fx.Graph())

@@ -1,0 +1,209 @@
+"""The wrapper's `call` becomes the body of `forward`: plain allocation, views and launches. No torch is imported here.
+
+Must stay true: nothing but `torch.empty_strided`, `torch.as_strided` and kernel launches is left. Any other call is
+refused by its name, so that no computation silently stays with torch.
+"""
+
+from __future__ import annotations
+
+import ast
+import keyword
+import re
+from dataclasses import dataclass, field
+
+from autotriton.errors import ProposerError
+from autotriton.propose.compiler.inductor.kernels import Kernel, rename_parameters
+from autotriton.propose.compiler.inductor.record import Argument, Capture, Launch
+
+_RESERVED = frozenset(
+    ("self", "torch", "triton", "tl", "nn", "libdevice", "device", "math", "F", "type", "super", "as_expected")
+)
+_IGNORED = ("args.clear", "assert_size_stride", "assert_alignment", "torch.cuda.")
+_NAMESPACES = ("extern_kernels.", "torch.ops.", "aten.", "inductor_ops.", "_quantized.")
+
+
+@dataclass
+class Body:
+    """What `forward` does, one source statement per entry."""
+
+    names: dict[str, str]
+    """The wrapper's argument names -> names a reader knows."""
+    statements: list[str] = field(default_factory=list)
+    returned: str = ""
+    read: set[str] = field(default_factory=set)
+    """Arguments that are used at all."""
+
+
+def rewrite(capture: Capture, kernels: dict[str, Kernel]) -> Body:
+    call = _call(ast.parse(capture.wrapper))
+    statements = list(_flat(call.body))
+    body = Body(_names(statements, capture.arguments))
+    rewriter = _Rewriter(capture, kernels, body, _counts(statements, kernels))
+    for statement in statements:
+        rewriter.statement(statement)
+    body.read |= {node.id for text in [*body.statements, body.returned] for node in _loads(text)}
+    body.statements = _merged(body.statements)
+    return body
+
+
+def local_names(arguments: tuple[Argument, ...]) -> dict[str, str]:
+    """A local variable for every argument: `linear.weight` is `linear_weight`."""
+    taken, found = set(_RESERVED), {}
+    for argument in sorted(arguments, key=lambda argument: argument.origin):
+        name = re.sub(r"\W+", "_", argument.name).strip("_") or "value"
+        name = f"p{name}" if name[0].isdigit() else name
+        while name in taken or keyword.iskeyword(name) or re.fullmatch(r"(buf|arg|_out)\d+\w*", name):
+            name += "_"
+        taken.add(name)
+        found[argument.name] = name
+    return found
+
+
+class _Rewriter:
+    def __init__(self, capture: Capture, kernels: dict[str, Kernel], body: Body, counts: dict[str, int]) -> None:
+        self.capture, self.kernels, self.body, self.counts = capture, kernels, body, counts
+
+    def statement(self, node: ast.stmt) -> None:
+        text = ast.unparse(node)
+        if text.endswith("= args") or text.startswith(_IGNORED) or isinstance(node, ast.Assert):
+            return
+        if any(word in text for word in ("get_raw_stream", "copy_if_misaligned")):
+            return
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            self._launch(node.value)
+        elif isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple):
+            self._return([self.expression(element) for element in node.value.elts])
+        elif isinstance(node, ast.Delete):
+            names = [t.id for t in node.targets if isinstance(t, ast.Name) and t.id not in self.body.names]
+            self.body.statements += [f"del {name}" for name in names]
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            self.body.statements.append(f"{node.targets[0].id} = {self.expression(node.value)}")
+        else:
+            raise ProposerError(f"Inductor's wrapper has a statement that is not understood: {text[:80]!r}")
+
+    def expression(self, node: ast.expr) -> str:
+        """Allocations and views in public torch; every other call is refused."""
+        if isinstance(node, ast.Name):
+            return self.body.names.get(node.id, node.id)
+        if isinstance(node, ast.Call):
+            return self._call(node)
+        if isinstance(node, ast.Constant):
+            return repr(node.value)
+        raise ProposerError(f"Inductor's wrapper has an expression that is not understood: {ast.unparse(node)[:80]!r}")
+
+    def _call(self, node: ast.Call) -> str:
+        function = ast.unparse(node.func)
+        if function.startswith("empty_strided_") and len(node.args) == 3:
+            size, stride, dtype = map(ast.unparse, node.args)
+            return f"torch.empty_strided({size}, {stride}, dtype={dtype}, device=device)"
+        if function == "reinterpret_tensor":
+            base, size, stride = self.expression(node.args[0]), ast.unparse(node.args[1]), ast.unparse(node.args[2])
+            offset = ast.literal_eval(node.args[3]) if len(node.args) > 3 else 0
+            start = f", {base}.storage_offset() + {offset}" if offset else ""
+            return f"torch.as_strided({base}, {size}, {stride}{start})"
+        raise _left_over(function)
+
+    def _launch(self, node: ast.Call) -> None:
+        name = node.func.value.id if _is_run(node) else ""  # type: ignore[attr-defined]
+        if name not in self.kernels:
+            raise _left_over(ast.unparse(node.func))
+        kernel, launch = self.kernels[name], self.capture.launches[name]
+        extra = len(launch.extra_arguments)
+        given = node.args[: len(node.args) - extra]
+        values = dict(zip(kernel.passed, given, strict=True))
+        sizes = dict(zip(launch.extra_arguments, node.args[len(given) :], strict=True))
+        grid = grid_of(launch, {**values, **sizes})
+        passed = {name: self.expression(value) for name, value in values.items() if name not in kernel.dropped}
+        if self.counts[name] == 1:
+            rename_parameters(kernel, {name: f"{v}_ptr" for name, v in passed.items() if v.isidentifier()})
+        config = [f"{key}={value!r}" for key, value in launch.config.items()]
+        config += [f"num_warps={launch.num_warps}", f"num_stages={launch.num_stages}"]
+        self.body.statements.append(f"{kernel.name}[{grid}]({', '.join([*passed.values(), *config])})")
+
+    def _return(self, outputs: list[str]) -> None:
+        locals_ = local_names(self.capture.arguments)
+        aliases = {out: view.format(locals_[name]) for out, (name, view) in self.capture.aliases.items()}
+
+        def value(match: re.Match[str]) -> str:
+            return aliases.get(match[0]) or outputs[int(match[1])]
+
+        self.body.returned = re.sub(r"\b_out(\d+)\b", value, self.capture.output)
+
+
+def grid_of(launch: Launch, arguments: dict[str, ast.expr]) -> tuple[int, ...]:
+    """The grid as numbers; trailing ones are left out."""
+    known: dict[str, object] = {"max": max, "min": min}
+    for name, value in arguments.items():
+        if isinstance(value, ast.Constant) and isinstance(value.value, int):
+            known[name] = value.value
+    for line in launch.prefix:
+        exec(line, {"__builtins__": {}}, known)
+    grid = [int(eval(formula, {"__builtins__": {}}, known)) for formula in launch.grid]
+    while len(grid) > 1 and grid[-1] == 1:
+        grid.pop()
+    return tuple(grid)
+
+
+def _call(tree: ast.Module) -> ast.FunctionDef:
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == "call"]
+    if not found:
+        raise ProposerError("Inductor's wrapper has no `call`; this torch version is not supported")
+    return found[0]
+
+
+def _flat(body: list[ast.stmt]) -> list[ast.stmt]:
+    """Statements without the device guard around them."""
+    return [inner for node in body for inner in (_flat(node.body) if isinstance(node, ast.With) else [node])]
+
+
+def _names(statements: list[ast.stmt], arguments: tuple[Argument, ...]) -> dict[str, str]:
+    locals_ = [local_names(arguments)[argument.name] for argument in arguments]
+    for node in statements:
+        if isinstance(node, ast.Assign) and ast.unparse(node.value) == "args":
+            target = node.targets[0]
+            targets = target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
+            names = [part.id for part in targets if isinstance(part, ast.Name)]
+            if len(names) != len(locals_):
+                raise ProposerError(f"Inductor's wrapper takes {len(names)} arguments, {len(locals_)} were traced")
+            return dict(zip(names, locals_, strict=True))
+    return {}
+
+
+def _counts(statements: list[ast.stmt], kernels: dict[str, Kernel]) -> dict[str, int]:
+    counts = dict.fromkeys(kernels, 0)
+    for node in statements:
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and _is_run(node.value):
+            counts[node.value.func.value.id] += 1  # type: ignore[attr-defined]
+    return counts
+
+
+def _is_run(node: ast.Call) -> bool:
+    function = node.func
+    return isinstance(function, ast.Attribute) and function.attr == "run" and isinstance(function.value, ast.Name)
+
+
+def _left_over(function: str) -> ProposerError:
+    operator = function
+    for namespace in _NAMESPACES:
+        operator = operator.removeprefix(namespace)
+    return ProposerError(
+        f"the inductor engine has no Triton kernel for {operator}: it would stay a call to torch",
+        hint="this task needs a hand-written kernel or another proposer",
+    )
+
+
+def _loads(text: str) -> list[ast.Name]:
+    return [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+
+
+def _merged(statements: list[str]) -> list[str]:
+    """Neighbouring `del`s in one line."""
+    merged: list[str] = []
+    for text in statements:
+        if text.startswith("del ") and merged and merged[-1].startswith("del "):
+            merged[-1] += ", " + text.removeprefix("del ")
+        else:
+            merged.append(text)
+    while merged and merged[-1].startswith("del "):
+        merged.pop()
+    return merged
