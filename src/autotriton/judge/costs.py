@@ -7,9 +7,9 @@ from typing import Any
 
 import torch.utils._pytree as pytree
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
+from autotriton.judge.modes import EagerMode
 from autotriton.judge.program import Inputs, Model, Program, duplicate, flatten, state
 from autotriton.judge.trace import FREE, MOVES, is_view, op_name, tensors_of
 
@@ -54,16 +54,12 @@ def op_cost(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) 
     return OpCost(_flops(func, args, kwargs, out, read, written), moved)
 
 
-class Meter(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Meter(EagerMode):  # type: ignore[no-untyped-call]
     """Adds up `op_cost` by op."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.ops: dict[str, OpCost] = {}
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # else the first op imports all of torch._dynamo, two seconds
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}

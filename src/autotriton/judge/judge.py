@@ -6,6 +6,7 @@ work, determinism, time. A bad candidate is a verdict; a broken judge or task is
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -207,8 +208,6 @@ class Judge:
                 bench.load(interpret, session, descriptors)
             yield bench
         finally:
-            import os
-
             for descriptor in descriptors:
                 os.close(descriptor)
             if process.end(timeout_s=3).reason == "stuck":

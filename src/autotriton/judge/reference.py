@@ -270,24 +270,30 @@ class Session:
     def fill(self, request: dict[str, Any]) -> dict[str, Any]:
         """Put one case's inputs and weights at the same addresses as ever, and clear the output arena."""
         index = int(request["case"])
-        inputs, _ = self.reference._case(index)
-        leaves = _tensors(inputs.leaves())
-        held = state(self.reference.models[index % 2])
-        slots, _ = arena.lay_out([*leaves.values(), *held.values()])
-        self.inputs.bytes.fill_(arena.GUARD_PATTERN)
         self.outputs.bytes.fill_(arena.GUARD_PATTERN)
-        for slot, tensor in zip(slots, [*leaves.values(), *held.values()], strict=True):
+        put = self.put([self.reference._case(index)[0]], state(self.reference.models[index % 2]))
+        return {**put["calls"][0], "state": put["state"]}
+
+    def put(self, variants: list[Inputs], held: dict[str, torch.Tensor]) -> dict[str, Any]:
+        """Lay sets of inputs and one set of weights into the input arena; one call per set, for the candidate."""
+        leaves = [_tensors(inputs.leaves()) for inputs in variants]
+        tensors = [*(tensor for one in leaves for tensor in one.values()), *held.values()]
+        self.slots, _ = arena.lay_out(tensors)
+        self.inputs.bytes.fill_(arena.GUARD_PATTERN)
+        for slot, tensor in zip(self.slots, tensors, strict=True):
             arena.store(self.inputs, slot, tensor)
         self._synchronize()
-        by_identity = {
-            id(leaf): number for number, leaf in enumerate(inputs.leaves()) if isinstance(leaf, torch.Tensor)
-        }
-        self.slots = slots
-        return {
-            "inputs": [[number, slot.to_json()] for number, slot in zip(leaves, slots, strict=False)],
-            "state": [[name, slot.to_json()] for name, slot in zip(held, slots[len(leaves) :], strict=True)],
-            "call": structure.pack((inputs.args, inputs.kwargs), by_identity),
-        }
+        places = iter(self.slots)
+        calls = [
+            {
+                "inputs": [[number, next(places).to_json()] for number in one],
+                "call": structure.pack(
+                    (inputs.args, inputs.kwargs), {id(leaf): number for number, leaf in one.items()}
+                ),
+            }
+            for inputs, one in zip(variants, leaves, strict=True)
+        ]
+        return {"calls": calls, "state": [[name, slot.to_json()] for name, slot in zip(held, places, strict=True)]}
 
     def check(self, request: dict[str, Any]) -> dict[str, Any]:
         """The candidate's answer to a case: values, containers, aliasing, inputs, weights, buffers and guard bands."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from autotriton.judge import arena, compare, structure
+from autotriton.judge import compare, structure
 from autotriton.judge.oracle import expect
 from autotriton.judge.program import Inputs, duplicate, state
 from autotriton.judge.stopwatch import Stopwatch
@@ -57,21 +57,8 @@ class Rehearsal:
 
     def _fill(self, session: Any, seed: int) -> dict[str, Any]:
         self.current = self.make(seed)
-        held = state(self.reference.models[0])
-        tensors = [t for inputs in self.current for t in inputs.leaves() if isinstance(t, torch.Tensor)]
-        slots, _ = arena.lay_out([*tensors, *held.values()])
-        session.inputs.bytes.fill_(arena.GUARD_PATTERN)
-        for slot, tensor in zip(slots, [*tensors, *held.values()], strict=True):
-            arena.store(session.inputs, slot, tensor)
-        torch.cuda.synchronize()
-        calls, at = [], 0
-        for inputs in self.current:
-            leaves = inputs.leaves()
-            numbers = {id(leaf): index for index, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)}
-            placed = [[index, slots[at + place].to_json()] for place, index in enumerate(numbers.values())]
-            at += len(numbers)
-            calls.append({"inputs": placed, "call": structure.pack((inputs.args, inputs.kwargs), numbers)})
-        return {"calls": calls, "state": [[name, slot.to_json()] for name, slot in zip(held, slots[at:], strict=True)]}
+        put: dict[str, Any] = session.put(self.current, state(self.reference.models[0]))
+        return put
 
     def _check(self, session: Any, request: dict[str, Any]) -> dict[str, Any]:
         inputs = self.current[int(request["variant"])]

@@ -12,10 +12,10 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from autotriton.judge.answers import Tie
 from autotriton.judge.measure import unit_of
+from autotriton.judge.modes import EagerMode
 from autotriton.judge.program import Inputs, Model, Program, duplicate
 
 # Kernels sum in tiles: nobody adds more than this many terms one after the other into one accumulator.
@@ -38,11 +38,11 @@ def trace_ops(program: Program, model: Model, inputs: Inputs) -> dict[str, int]:
     return dict(trace.ops)
 
 
-class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Trace(EagerMode):  # type: ignore[no-untyped-call]
     """Watches one forward pass: ops, longest accumulation, coarsest precision, randomness, arg-reductions."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.ops: Counter[str] = Counter()
         self.length = 1
         self.unit = 0.0
@@ -52,10 +52,6 @@ class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Some float became an integer, so whole numbers may be indices."""
         self.ties: dict[int, Tie] = {}
         self._versions: dict[int, int] = {}
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # else the first op imports all of torch._dynamo, two seconds
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}

@@ -7,16 +7,17 @@ between guard bands, so that reading what was never written and writing past the
 from __future__ import annotations
 
 import bisect
+import ctypes
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from autotriton.judge.arena import span_bytes
 from autotriton.judge.blocking_names import is_compute
 from autotriton.judge.costs import op_cost
+from autotriton.judge.modes import EagerMode
 
 _UNWRITTEN = frozenset(["empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"])
 _WRITTEN = frozenset(
@@ -28,11 +29,11 @@ _LARGEST_FENCED = 1 << 30  # bytes; beyond it a second copy would cost more memo
 POISONS = (float("nan"), -30111.0)
 
 
-class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Watch(EagerMode):  # type: ignore[no-untyped-call]
     """Counts operators and fences allocations while it is on; `violations` after the run names broken fences."""
 
     def __init__(self, poison: int, *, count_cost: bool = False) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.operators: Counter[str] = Counter()
         self.moved_bytes: Counter[str] = Counter()
         """Bytes written by each operator, largest output counted."""
@@ -43,10 +44,6 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._poison, self._counting = poison, count_cost
         self._fences: list[tuple[torch.Tensor, int, int]] = []
         self.ranges = Ranges()
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # else the first op imports all of torch._dynamo, two seconds
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None) -> Any:
         name = str(func.name())
@@ -110,8 +107,6 @@ def _intact(flat: torch.Tensor, guard: int, count: int, poison: int) -> bool:
 
 
 def _same_bytes(one: torch.Tensor, other: torch.Tensor) -> bool:
-    import ctypes
-
     size = one.numel() * one.element_size()
     return size == other.numel() * other.element_size() and (
         ctypes.string_at(one.data_ptr(), size) == ctypes.string_at(other.data_ptr(), size)
