@@ -7,6 +7,7 @@ import threading
 import time
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,6 +15,7 @@ from autotriton.errors import JudgeError
 from autotriton.judge import Judge, JudgeOptions, judge_many
 from autotriton.judge.pool import GpuLock
 from autotriton.judge.processes import Processes
+from autotriton.judge.references import References
 from autotriton.types import Outcome, Policy, Task, Tier, Verdict
 
 WAIT_S = 10.0
@@ -70,6 +72,65 @@ def test_while_one_has_it_alone_everybody_waits():
     assert sharer.waits()
     lock.release()
     assert sharer.finished()
+
+
+def test_one_who_waits_for_something_else_keeps_nobody_from_having_it_alone():
+    lock = GpuLock()
+    lock.share()
+    with lock.aside():
+        alone = Actor(lock.seize)
+        assert alone.finished()
+        Actor(lambda: (time.sleep(0.1), lock.release()))
+    assert lock._sharing == 1
+
+
+def test_one_who_has_it_alone_lets_others_in_while_waiting():
+    lock = GpuLock()
+    lock.seize()
+    with lock.aside_of_one():
+        sharer = Actor(lock.share)
+        assert sharer.finished()
+        Actor(lambda: (time.sleep(0.1), lock.unshare()))
+    assert lock._exclusive
+
+
+def test_a_task_that_waits_for_memory_does_not_block_the_timing_of_the_one_that_has_it():
+    """Both need the whole GPU: the first holds the memory and wants to be alone, the second shares and wants memory."""
+    references, lock = References(SmallGpu()), GpuLock()
+    first, second = (Task(id=name, source=name) for name in ("first", "second"))
+
+    def judged(task: Task, wait: threading.Event | None, started: threading.Event | None) -> None:
+        lock.share()
+        client = references.take(task, "cuda", seed=0, cases=1, admit=False, aside=lock.aside)
+        if started is not None:
+            started.set()
+            wait.wait(0.2)  # the second one is at the memory by now
+        with lock.alone():
+            pass
+        references.give_back(client)
+        references.forget(task)
+        lock.unshare()
+
+    holds = threading.Event()
+    one = Actor(lambda: judged(first, threading.Event(), holds))
+    assert holds.wait(WAIT_S)
+    other = Actor(lambda: judged(second, None, None))
+    assert one.finished()
+    assert other.finished()
+
+
+class SmallGpu:
+    """A GPU that one task fills, and reference processes that only answer."""
+
+    def gpu(self):
+        return SimpleNamespace(memory_bytes=1 << 30)
+
+    def server(self, *, interpret):
+        return self
+
+    def spawn(self, kind, limits):
+        answers = SimpleNamespace(send=lambda _: None, receive=lambda _: ({"elements": 1, "bytes": 1 << 30}, []))
+        return SimpleNamespace(channel=answers, end=lambda: None)
 
 
 def test_one_who_waits_for_it_alone_is_not_starved_by_newcomers():
@@ -150,7 +211,7 @@ class FakeJudge:
     def __init__(self, answer):
         self.answer, self.processes, self.asked, self.closed = answer, FakeProcesses(), [], False
 
-    def judge(self, task, code, progress=None, *, alone=None):
+    def judge(self, task, code, progress=None, *, alone=None, aside=None):
         self.asked.append(code)
         return self.answer(task, code)
 

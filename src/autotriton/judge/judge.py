@@ -58,12 +58,20 @@ class Judge:
     def close(self) -> None:
         self.processes.close()
 
-    def judge(self, task: Task, code: str, progress: Progress | None = None, *, alone: Alone = nullcontext) -> Verdict:
+    def judge(
+        self,
+        task: Task,
+        code: str,
+        progress: Progress | None = None,
+        *,
+        alone: Alone = nullcontext,
+        aside: Alone = nullcontext,
+    ) -> Verdict:
         """The verdict on one candidate. Raises TaskError, PrerequisiteError or JudgeError, never for the candidate.
 
-        `alone` is entered around whatever needs the GPU to itself.
+        `alone` is entered around whatever needs the GPU to itself, `aside` around waiting for other candidates.
         """
-        trial = Trial(task, code, self.options, self.processes, progress or (lambda _: None))
+        trial = Trial(task, code, self.options, self.processes, progress or (lambda _: None), aside=aside)
         tier = self.options.tier or Tier.RUN
         try:
             trials.gate(trial)
@@ -167,6 +175,7 @@ class Judge:
                 admit=options.admit,
                 at_most=at_most,
                 reduced=reduced,
+                aside=trial.aside,
             )
         except TaskError as error:
             if at_most is None or not fallback:

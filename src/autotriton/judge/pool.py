@@ -76,6 +76,27 @@ class GpuLock:
             self.release()
             self.share()
 
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """For a thread that shares: wait for something else without keeping others from having the GPU alone.
+
+        Whoever waits for memory must hold no place here: the one who has the memory may be waiting to be alone.
+        """
+        self.unshare()
+        try:
+            yield
+        finally:
+            self.share()
+
+    @contextmanager
+    def aside_of_one(self) -> Iterator[None]:
+        """The same for a thread that has seized the GPU."""
+        self.release()
+        try:
+            yield
+        finally:
+            self.seize()
+
 
 def judge_many(
     jobs: Iterable[Job], options: JudgeOptions | None = None, *, workers: int | None = None, judge: Judge | None = None
@@ -140,14 +161,16 @@ class _Batch:
         try:
             stuck_before = processes.stuck()
             total_before = processes.stuck_total
-            verdict = judge.judge(task, code, alone=self.lock.alone)
+            verdict = judge.judge(task, code, alone=self.lock.alone, aside=self.lock.aside)
         finally:
             self.lock.unshare()
         others_stuck = stuck_before or processes.stuck_total - total_before > 1  # its own process may be one
         # Neighbours may have taken the memory, or held the GPU with an endless kernel: only alone does that count.
         crowded = verdict.outcome is Outcome.RUNTIME_ERROR and "out of memory" in verdict.message
         delayed = verdict.outcome is Outcome.TIMED_OUT and others_stuck
-        return self._alone(lambda: judge.judge(task, code)) if self.workers > 1 and (crowded or delayed) else verdict
+        if self.workers == 1 or not (crowded or delayed):
+            return verdict
+        return self._alone(lambda: judge.judge(task, code, aside=self.lock.aside_of_one))
 
     def _alone(self, run: Callable[[], Verdict]) -> Verdict:
         self.lock.seize()

@@ -10,6 +10,8 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from autotriton.errors import JudgeError, TaskError
@@ -29,6 +31,7 @@ _INPUT_COPIES = 16
 """
 _CONTEXT_BYTES = 1 << 30
 Key = tuple[str, str, int, bool, int, bool]
+Aside = Callable[[], AbstractContextManager[None]]
 
 
 class TooLarge(Exception):
@@ -86,18 +89,21 @@ class References:
         admit: bool,
         at_most: int | None = None,
         reduced: bool = False,
+        aside: Aside = nullcontext,
     ) -> ReferenceClient:
         """The task's reference process, in use until `give_back`.
 
         With `at_most`, a task whose inputs hold more elements is taken at smaller shapes (`reduced`) or raises
-        TooLarge.
+        TooLarge. `aside` is entered around every wait for other threads.
         """
         key = (task.hash, device, seed, reduced, cases, admit)
         with self._changed:
             opening = self._opening.setdefault(key, threading.Lock())
             if at_most is not None and not reduced and (task.hash, at_most) in self._too_large:
                 raise TooLarge
-        with opening:
+        with aside():
+            opening.acquire()
+        try:
             with self._changed:
                 client = self._clients.get(key)
                 if client is not None:
@@ -112,10 +118,12 @@ class References:
                 "cases": cases,
                 "admit": admit,
             }
-            client = self._open(task, request, at_most, reduced)
+            client = self._open(task, request, at_most, reduced, aside)
             client.users = 1
             with self._changed:
                 self._clients[key] = client
+        finally:
+            opening.release()
         self._trim(_KEPT)
         return client
 
@@ -152,7 +160,9 @@ class References:
             self._reserved -= sum(client.gpu_bytes for client in clients)
             self._changed.notify_all()
 
-    def _open(self, task: Task, request: dict[str, Any], at_most: int | None, reduced: bool) -> ReferenceClient:
+    def _open(
+        self, task: Task, request: dict[str, Any], at_most: int | None, reduced: bool, aside: Aside
+    ) -> ReferenceClient:
         readable = (task.import_root,) if task.import_root else ()
         gpu = request["device"] == "cuda"
         limits = Limits(
@@ -175,7 +185,9 @@ class References:
                             self._too_large.add((task.hash, at_most))
                         raise TooLarge
                     request = {**request, "shrink": at_most}
-                gpu_bytes = self._reserve(size["bytes"]) if gpu else 0
+                if gpu:
+                    with aside():
+                        gpu_bytes = self._reserve(size["bytes"])
             return ReferenceClient(process, _answer(process, request), gpu_bytes)
         except Exception:
             process.end()

@@ -10,7 +10,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +21,7 @@ from autotriton.judge.channel import ChannelError
 from autotriton.judge.forks import Ending, Process
 from autotriton.judge.options import JUDGE_VERSION, JudgeOptions
 from autotriton.judge.processes import Processes
-from autotriton.judge.references import ReferenceClient
+from autotriton.judge.references import Aside, ReferenceClient
 from autotriton.judge.sandbox.limits import Limits
 from autotriton.judge.testimony import heard
 from autotriton.types import Check, Finding, Kernel, Outcome, Policy, Severity, Task, Tier, Verdict
@@ -70,6 +70,8 @@ class Trial:
     peak_memory_bytes: int | None = None
     more: dict[str, Any] = field(default_factory=dict)
     """Timing fields of the verdict."""
+    aside: Aside = nullcontext
+    """Entered around every wait for other candidates."""
 
     def verdict(self, outcome: Outcome, tier: Tier, message: str) -> Verdict:
         return Verdict(
