@@ -1,0 +1,198 @@
+"""`model[:PATH]`: a language model on this machine, through transformers. PATH is a folder, an adapter's folder, a GGUF
+file or the model's name on the hub.
+
+The model lives in a child process that is started with the first question and kept, so that this process, which goes on
+to judge, never imports torch. The child generates one batch at a time and is idle while kernels are timed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import queue
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import weakref
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from autotriton.errors import PrerequisiteError, ProposerError
+from autotriton.propose import refine
+from autotriton.propose.generate import CHILD
+from autotriton.propose.prompt import Prompts
+from autotriton.propose.refine import Ask
+from autotriton.propose.settings import ModelSettings, checked
+from autotriton.types import Attempt, Candidate, Task, TokenUsage
+
+FORM = "model[:PATH]"
+VARIABLE = "AUTOTRITON_MODEL"
+DEFAULT = "models/qwen2.5-coder-1.5b"
+_LOAD_S = 1800.0
+"""A large model from a network disk, or from the hub."""
+_GRACE_S = 60.0
+"""Beyond `timeout_s`, which the child keeps by itself: reading the prompt counts too."""
+_MOST_TEXT = 400
+
+
+class ModelProposer:
+    """Asks for `samples` programs per task, then for corrections of those the judge refused, for `turns` turns."""
+
+    def __init__(self, path: str | os.PathLike[str] | None = None, **settings: Any) -> None:
+        self.settings = checked(ModelSettings, settings)
+        self.path = located(None if path is None else os.fspath(path))
+        _require_packages(self.path)
+        self.name = f"model:{self.path}"
+        self._prompts = Prompts(self.settings.template, self.settings.refine_template)
+        self._child: Child | None = None
+
+    def propose(self, task: Task, history: Sequence[Attempt]) -> Iterator[Candidate]:
+        questions = refine.asks(task, history, self.name, self.settings, self._prompts)
+        for start in range(0, len(questions), self.settings.batch):
+            batch = questions[start : start + self.settings.batch]
+            for ask, answer in zip(batch, self._answers(batch), strict=True):
+                usage = TokenUsage(prompt=answer["prompt_tokens"], completion=answer["completion_tokens"])
+                yield refine.candidate(task, self.name, ask, answer["text"], usage)
+
+    def close(self) -> None:
+        """Ends the child and frees its memory; the next question starts another."""
+        if self._child is not None:
+            self._child.close()
+        self._child = None
+
+    def _answers(self, batch: list[Ask]) -> list[dict[str, Any]]:
+        settings = self.settings
+        request = {
+            "prompts": [ask.prompt for ask in batch],
+            "seed": batch[0].seed,
+            **settings.model_dump(include={"temperature", "top_p", "max_tokens", "timeout_s"}),
+        }
+        if self._child is None:
+            load = {"path": self.path, "device": settings.device}
+            self._child = child = Child()
+            self._tell(child, load, _LOAD_S, "cannot be loaded")
+        # Halved batches run one after another.
+        patience_s = len(batch) * settings.timeout_s + _GRACE_S
+        answers: list[dict[str, Any]] = self._tell(self._child, request, patience_s, "failed")["answers"]
+        return answers
+
+    def _tell(self, child: Child, message: dict[str, Any], patience_s: float, trouble: str) -> dict[str, Any]:
+        try:
+            answer = child.ask(message, patience_s)
+        finally:
+            if not child.usable:
+                self.close()
+        if "error" in answer:
+            text = " ".join(str(answer["error"]).split())
+            raise ProposerError(f"the model {self.path} {trouble}: {text[:_MOST_TEXT]}", hint=_advice(text))
+        return answer
+
+
+class Child:
+    """The process of `generate.py`: one line out, one line back."""
+
+    def __init__(self) -> None:
+        package = str(Path(__file__).resolve().parents[2])
+        path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", CHILD],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            env={**os.environ, "PYTHONPATH": path, "TOKENIZERS_PARALLELISM": "false"},
+        )
+        self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        threading.Thread(target=_read_lines, args=(self._process.stdout, self._lines), daemon=True).start()
+        self._end = weakref.finalize(self, _end, self._process, self._errors)
+        self.usable = True
+        """Loaded, and not owing an answer to a question nobody waits for any more."""
+
+    def ask(self, message: dict[str, Any], patience_s: float) -> dict[str, Any]:
+        """Its answer; whatever keeps it from giving one is an answer with an `error`."""
+        assert self._process.stdin is not None
+        self.usable = False
+        try:
+            self._process.stdin.write(json.dumps(message).encode() + b"\n")
+            self._process.stdin.flush()
+            line = self._lines.get(timeout=patience_s)
+        except BrokenPipeError:
+            line = b""
+        except queue.Empty:
+            return {"error": f"no answer within {patience_s:g} s"}
+        answer = dict(json.loads(line)) if line else {"error": f"its process ended: {self._last_words()}"}
+        self.usable = bool(answer.get("loaded"))
+        return answer
+
+    def close(self) -> None:
+        self._end()
+
+    def _last_words(self) -> str:
+        code = self._process.wait()
+        self._errors.seek(0)
+        lines = self._errors.read().decode(errors="replace").strip().splitlines()
+        return f"code {code}{', ' + lines[-1] if lines else ''}"
+
+
+def _read_lines(pipe: IO[bytes], lines: queue.SimpleQueue[bytes]) -> None:
+    """Every line, then an empty one for the end."""
+    for line in pipe:
+        lines.put(line)
+    lines.put(b"")
+
+
+def _end(process: subprocess.Popen[bytes], errors: IO[bytes]) -> None:
+    process.kill()
+    process.wait()
+    for pipe in (process.stdin, errors):
+        if pipe is not None:
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()
+
+
+def located(path: str | None) -> str:
+    """The model a spec means; a folder that is not there is one clear line, not a long try at the hub."""
+    if path is None:
+        path = os.environ.get(VARIABLE) or (DEFAULT if Path(DEFAULT).is_dir() else None)
+        if path is None:
+            raise ProposerError(
+                f"no model is named, {VARIABLE} is not set and {DEFAULT} does not exist",
+                hint="name a folder or a model on the hub, for example model:Qwen/Qwen2.5-Coder-1.5B-Instruct",
+            )
+    place = Path(path).expanduser()
+    if place.is_dir():
+        if not any((place / name).is_file() for name in ("config.json", "adapter_config.json")):
+            raise ProposerError(f"{place} holds no model", hint="a config.json or adapter_config.json belongs there")
+        return str(place)
+    if place.is_file() and place.suffix == ".gguf":
+        return str(place)
+    if place.exists() or not re.fullmatch(r"[\w.-]*\w(/[\w.-]+)?", path) or path.startswith("."):
+        what = "is no model" if place.exists() else "does not exist"
+        raise ProposerError(f"the model {place} {what}", hint="name a folder, a .gguf file or a model on the hub")
+    return path
+
+
+def _require_packages(path: str) -> None:
+    needed = ["torch", "transformers"]
+    needed += ["peft", "accelerate"] if Path(path, "adapter_config.json").is_file() else []
+    needed += ["gguf"] if path.endswith(".gguf") else []
+    missing = [name for name in needed if importlib.util.find_spec(name) is None]
+    if missing:
+        raise PrerequisiteError(
+            f"the model proposer needs the `{missing[0]}` package", hint="pip install 'autotriton[train]'"
+        )
+
+
+def _advice(text: str) -> str | None:
+    if "OutOfMemoryError" in text:
+        return "lower batch or max_tokens"
+    if "no answer within" in text:
+        return "raise timeout_s, or lower max_tokens"
+    if any(word in text for word in ("huggingface.co", "Hub", "hub", "connect")):
+        return "it is no folder here, and the hub could not deliver it"
+    return None

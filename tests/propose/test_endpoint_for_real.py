@@ -1,0 +1,104 @@
+"""The endpoint proposer against a real OpenAI-compatible server (`transformers serve`) with a real, tiny model, and the
+real judge: the first answer is a cheat, the judge says so, the second is a kernel that is accepted.
+"""
+
+import importlib.util
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from autotriton.errors import ProposerError
+from autotriton.propose.endpoint import EndpointProposer
+from autotriton.tasks.source import load
+from autotriton.types import Attempt, Outcome
+
+pytestmark = [pytest.mark.interp, pytest.mark.slow]
+NEEDED = ("openai", "transformers", "fastapi", "uvicorn", "accelerate")
+if missing := [package for package in NEEDED if importlib.util.find_spec(package) is None]:
+    pytest.skip(f"needs {', '.join(missing)}", allow_module_level=True)
+
+_START_S = 120
+
+
+@pytest.fixture(scope="module")
+def server(small_model, offline, tmp_path_factory) -> Iterator[str]:
+    """The URL of `transformers serve`, up and with the model loaded."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    log = tmp_path_factory.mktemp("serve") / "log"
+    command = [sys.executable, "-c", "from transformers.cli.transformers import main; main()", "serve"]
+    command += [str(small_model.folder), "--host", "127.0.0.1", "--port", str(port), "--device", "cpu"]
+    with log.open("wb") as out:
+        process = subprocess.Popen(command, env=offline, stdout=out, stderr=subprocess.STDOUT)
+    try:
+        _wait(process, f"http://127.0.0.1:{port}/health", log)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _wait(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
+    deadline = time.monotonic() + _START_S
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            with urllib.request.urlopen(url, timeout=5) as answer:
+                if answer.status == 200:
+                    return
+        except OSError:
+            time.sleep(0.2)
+    pytest.fail(f"the server did not start: {log.read_text(errors='replace')[-2000:]}")
+
+
+@pytest.fixture(autouse=True)
+def _direct(monkeypatch):
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+
+def test_a_cheat_is_corrected_after_the_verdict_on_it(server, small_model, examples):
+    from autotriton.judge import Judge, JudgeOptions
+
+    task = load(examples / "softmax.py")
+    proposer = EndpointProposer(
+        server, str(small_model.folder), samples=2, turns=2, max_tokens=64, seed=0, **small_model.settings
+    )
+    history: list[Attempt] = []
+    with Judge(JudgeOptions(timeout_s=60, targets=("sm_90",), cases=3)) as judge:
+        while found := list(proposer.propose(task, history)):
+            verdicts = {candidate.code: judge.judge(task, candidate.code) for candidate in found}
+            history += [
+                Attempt(run_id="run", task=task, candidate=candidate, verdict=verdicts[candidate.code])
+                for candidate in found
+            ]
+    assert [attempt.verdict.outcome for attempt in history] == [Outcome.REJECTED] * 2 + [Outcome.CORRECT] * 2
+    first, _, last, _ = (attempt.candidate for attempt in history)
+    assert (first.code, last.code) == (small_model.cheat, small_model.kernel)
+    assert (first.parent_id, last.parent_id) == (None, first.id)
+    assert last.completion.startswith("I see: a kernel has to do it.")
+    assert last.usage.prompt > first.usage.prompt > 100
+    assert 3 <= last.usage.completion <= 64
+
+
+def test_the_shipped_prompts_reach_the_model_whole(server, small_model, examples):
+    task = load(examples / "softmax.py")
+    proposer = EndpointProposer(server, str(small_model.folder), samples=1, temperature=0, max_tokens=1)
+    [candidate] = proposer.propose(task, [])
+    assert candidate.usage.prompt > 5000  # bytes, as the tiny tokenizer counts
+    assert candidate.code == ""
+
+
+def test_a_model_the_server_does_not_have_is_one_clear_line(server, examples):
+    with pytest.raises(ProposerError, match=r"refuses the request.*pinned to"):
+        list(EndpointProposer(server, "another", samples=1).propose(load(examples / "softmax.py"), []))
+
+
+def test_a_url_beside_the_api_is_one_clear_line(server, examples):
+    with pytest.raises(ProposerError, match=r"HTTP 404"):
+        list(EndpointProposer(f"{server}/api", "m", samples=1).propose(load(examples / "softmax.py"), []))

@@ -1,0 +1,125 @@
+"""The local model proposer with a real, tiny model in its child process."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from autotriton.errors import ProposerError
+from autotriton.propose.model import ModelProposer
+from autotriton.tasks.source import load
+from autotriton.types import Attempt, Candidate, Outcome, Policy, Task, Tier, Verdict
+
+pytestmark = [pytest.mark.interp, pytest.mark.slow]
+
+
+@pytest.fixture(autouse=True)
+def _no_hub(monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+
+
+@pytest.fixture
+def task(examples) -> Task:
+    return load(examples / "softmax.py")
+
+
+def rejected(task: Task, candidate: Candidate) -> Attempt:
+    verdict = Verdict(outcome=Outcome.REJECTED, message="left to torch", policy=Policy.STRICT, tier=Tier.RUN)
+    return Attempt(run_id="run", task=task, candidate=candidate, verdict=verdict)
+
+
+def test_a_local_model_answers_in_batches_and_refines(small_model, task):
+    proposer = ModelProposer(
+        small_model.folder, samples=3, batch=2, turns=2, max_tokens=50, seed=1, **small_model.settings
+    )
+    first = list(proposer.propose(task, []))
+    assert [candidate.code for candidate in first] == [small_model.cheat] * 3
+    assert first[0].completion.startswith("torch can do this.")
+    assert first[0].completion.endswith("Done, and fast.")
+    assert first[0].proposer == f"model:{small_model.folder}"
+    assert first[0].usage.prompt > 100
+    assert 3 <= first[0].usage.completion < 50  # its pieces and the end token
+    child = proposer._child
+    refined = list(proposer.propose(task, [rejected(task, candidate) for candidate in first]))
+    assert [candidate.code for candidate in refined] == [small_model.kernel] * 3
+    assert {candidate.parent_id for candidate in refined} == {first[0].id}
+    assert proposer._child is child, "the model was loaded twice"
+    proposer.close()
+
+
+def test_prompts_of_different_lengths_go_into_one_batch(small_model, task):
+    proposer = ModelProposer(small_model.folder, samples=2, turns=3, max_tokens=50, **small_model.settings)
+    short = rejected(task, Candidate(task_id=task.id, code="x = 1\n", proposer=proposer.name))
+    long = rejected(task, Candidate(task_id=task.id, code="y = 2\n" * 500, proposer=proposer.name))
+    found = list(proposer.propose(task, [short, long]))
+    assert [candidate.code for candidate in found] == [small_model.kernel] * 2
+    assert found[1].usage.prompt > found[0].usage.prompt + 2000
+    proposer.close()
+
+
+def test_the_answer_ends_with_max_tokens(small_model, task):
+    proposer = ModelProposer(small_model.folder, samples=1, temperature=0, max_tokens=2, **small_model.settings)
+    [candidate] = proposer.propose(task, [])
+    assert candidate.usage.completion == 2
+    assert candidate.completion.startswith("torch can do this.")
+    proposer.close()
+
+
+def test_an_adapter_is_put_on_its_base_model(small_model, task):
+    if small_model.adapter is None:
+        pytest.skip("needs peft")
+    proposer = ModelProposer(small_model.adapter, samples=1, max_tokens=5, **small_model.settings)
+    [candidate] = proposer.propose(task, [])
+    assert candidate.completion == "I was adapted and say nothing else."
+    assert candidate.code == ""
+    proposer.close()
+
+
+def test_a_prompt_longer_than_the_model_takes_is_one_clear_line(small_model, task):
+    proposer = ModelProposer(small_model.folder, samples=1, **small_model.settings)
+    huge = task.model_copy(update={"source": task.source + "# " + "x" * 40_000})
+    with pytest.raises(ProposerError, match=r"failed: .*tokens and the model takes 32768"):
+        list(proposer.propose(huge, []))
+    child = proposer._child
+    assert [candidate.code for candidate in proposer.propose(task, [])] == [small_model.cheat]
+    assert proposer._child is child is not None, "the model was loaded twice"
+    proposer.close()
+
+
+def test_a_folder_with_broken_weights_is_one_clear_line(small_model, task, tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}', encoding="utf-8")
+    with pytest.raises(ProposerError, match="cannot be loaded") as caught:
+        list(ModelProposer(tmp_path, samples=1).propose(task, []))
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 600
+
+
+def test_a_child_that_dies_is_one_clear_line_and_another_is_started(small_model, task):
+    proposer = ModelProposer(small_model.folder, samples=1, max_tokens=50, **small_model.settings)
+    list(proposer.propose(task, []))
+    proposer._child._process.kill()
+    with pytest.raises(ProposerError, match="its process ended: code -9"):
+        list(proposer.propose(task, []))
+    assert len(list(proposer.propose(task, []))) == 1
+    proposer.close()
+
+
+def test_the_asking_process_imports_no_torch_and_leaves_no_child(small_model, examples):
+    settings = {name: str(path) for name, path in small_model.settings.items()}
+    code = f"""
+        import sys
+        from autotriton.propose.proposers import parse
+        from autotriton.tasks.source import load
+        proposer = parse("model:{small_model.folder}", samples=1, max_tokens=50, **{settings!r})
+        print(next(proposer.propose(load("{examples}/softmax.py"), [])).usage.completion)
+        assert "torch" not in sys.modules
+        print(proposer._child._process.pid)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], check=True, capture_output=True, text=True, timeout=120
+    )
+    pid = int(done.stdout.split()[-1])
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
