@@ -25,7 +25,8 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--repetitions", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=0.6)
-    parser.add_argument("--json", type=Path, default=None)
+    parser.add_argument("--cases", type=int, default=8, help="inputs per task")
+    parser.add_argument("--json", type=Path, default=None, help="written after each; what it holds is not timed again")
     args = parser.parse_args()
     options = JudgeOptions(
         tier=Tier.TIME,
@@ -36,13 +37,18 @@ def main() -> int:
         repetitions=args.repetitions,
         timing_s=args.seconds,
         timeout_s=240,
+        cases=args.cases,
     )
+    rows = json.loads(args.json.read_text()) if args.json and args.json.exists() else []
+    done = {row["task"] for row in rows}
     jobs = []
     for path in args.tasks:
+        if path.stem in done:
+            continue
         source = path.read_text()
         # A comment makes each repetition a job of its own; equal jobs are judged once.
         jobs += [(Task(id=path.stem, source=source), f"{source}\n# {number}\n") for number in range(args.repeat)]
-    rows, started = [], time.perf_counter()
+    before, started = len(rows), time.perf_counter()
     for judgement in judge_many(jobs, options, workers=args.workers):
         verdict = judgement.verdict
         speed = verdict.speedups.get("eager") if verdict else None
@@ -65,7 +71,7 @@ def main() -> int:
         rows.append(row)
         measured = f"{speed.ratio:.4f} [{speed.low:.4f}, {speed.high:.4f}] {row['ms']:.4f} ms" if speed else ""
         trouble = row["error"] or ("" if row["outcome"] == "correct" else row["message"])
-        print(f"[{len(rows)}/{len(jobs)}] {row['task']}: {row['outcome']} {measured} {trouble}", flush=True)
+        print(f"[{len(rows) - before}/{len(jobs)}] {row['task']}: {row['outcome']} {measured} {trouble}", flush=True)
         if args.json:
             args.json.write_text(json.dumps(rows, indent=1))
     timed = [row for row in rows if row["ratio"]]

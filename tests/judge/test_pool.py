@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from autotriton.errors import JudgeError
+from autotriton.errors import JudgeError, TaskError
 from autotriton.judge import Judge, JudgeOptions, judge_many
 from autotriton.judge.pool import GpuLock
 from autotriton.judge.processes import Processes
@@ -211,7 +211,7 @@ class FakeJudge:
     def __init__(self, answer):
         self.answer, self.processes, self.asked, self.closed = answer, FakeProcesses(), [], False
 
-    def judge(self, task, code, progress=None, *, alone=None, aside=None):
+    def judge(self, task, code, progress=None, *, alone=None, aside=None, whole_gpu=False):
         self.asked.append(code)
         return self.answer(task, code)
 
@@ -300,6 +300,19 @@ def test_out_of_memory_among_others_is_tried_again_alone():
     assert found.verdict.accepted
     assert judge.asked == ["a", "a"]
     assert judge.processes.freed == 1
+
+
+def test_a_task_that_did_not_fit_beside_others_is_tried_again_with_all_the_memory():
+    def judged(task, code):
+        if len(judge.asked) == 1:
+            raise TaskError("the task does not fit into memory: CUDA out of memory. Tried to allocate 8.00 GiB")
+        return verdict()
+
+    judge = FakeJudge(judged)
+    (found,) = judge_many(jobs("a"), judge=judge, workers=2)
+    assert found.verdict is not None
+    assert found.verdict.accepted
+    assert judge.asked == ["a", "a"]
 
 
 def test_a_deadline_missed_beside_a_stuck_process_is_tried_again_alone():

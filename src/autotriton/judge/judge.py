@@ -66,12 +66,15 @@ class Judge:
         *,
         alone: Alone = nullcontext,
         aside: Alone = nullcontext,
+        whole_gpu: bool = False,
     ) -> Verdict:
         """The verdict on one candidate. Raises TaskError, PrerequisiteError or JudgeError, never for the candidate.
 
         `alone` is entered around whatever needs the GPU to itself, `aside` around waiting for other candidates.
+        `whole_gpu` waits for all of its memory.
         """
         trial = Trial(task, code, self.options, self.processes, progress or (lambda _: None), aside=aside)
+        trial.whole_gpu = whole_gpu
         tier = self.options.tier or Tier.RUN
         try:
             trials.gate(trial)
@@ -176,6 +179,7 @@ class Judge:
                 at_most=at_most,
                 reduced=reduced,
                 aside=trial.aside,
+                whole_gpu=trial.whole_gpu,
             )
         except TaskError as error:
             if at_most is None or not fallback:

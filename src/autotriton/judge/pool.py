@@ -15,12 +15,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from autotriton.errors import AutoTritonError
+from autotriton.errors import AutoTritonError, TaskError
 from autotriton.judge.judge import Judge
 from autotriton.judge.options import JudgeOptions
 from autotriton.types import Outcome, Task, Verdict
 
 Job = tuple[Task, str]
+_MEMORY = "out of memory"
 
 
 @dataclass(frozen=True)
@@ -161,12 +162,18 @@ class _Batch:
         try:
             stuck_before = processes.stuck()
             total_before = processes.stuck_total
-            verdict = judge.judge(task, code, alone=self.lock.alone, aside=self.lock.aside)
+            verdict: Verdict | None = judge.judge(task, code, alone=self.lock.alone, aside=self.lock.aside)
+        except TaskError as error:
+            if self.workers == 1 or _MEMORY not in str(error):
+                raise
+            verdict = None  # what it needs besides its inputs is not known before it has run
         finally:
             self.lock.unshare()
+        if verdict is None:
+            return self._alone(lambda: judge.judge(task, code, aside=self.lock.aside_of_one, whole_gpu=True))
         others_stuck = stuck_before or processes.stuck_total - total_before > 1  # its own process may be one
         # Neighbours may have taken the memory, or held the GPU with an endless kernel: only alone does that count.
-        crowded = verdict.outcome is Outcome.RUNTIME_ERROR and "out of memory" in verdict.message
+        crowded = verdict.outcome is Outcome.RUNTIME_ERROR and _MEMORY in verdict.message
         delayed = verdict.outcome is Outcome.TIMED_OUT and others_stuck
         if self.workers == 1 or not (crowded or delayed):
             return verdict

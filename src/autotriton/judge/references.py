@@ -90,11 +90,13 @@ class References:
         at_most: int | None = None,
         reduced: bool = False,
         aside: Aside = nullcontext,
+        whole_gpu: bool = False,
     ) -> ReferenceClient:
         """The task's reference process, in use until `give_back`.
 
         With `at_most`, a task whose inputs hold more elements is taken at smaller shapes (`reduced`) or raises
-        TooLarge. `aside` is entered around every wait for other threads.
+        TooLarge. `aside` is entered around every wait for other threads. `whole_gpu` waits until nobody else has
+        memory there.
         """
         key = (task.hash, device, seed, reduced, cases, admit)
         with self._changed:
@@ -118,7 +120,7 @@ class References:
                 "cases": cases,
                 "admit": admit,
             }
-            client = self._open(task, request, at_most, reduced, aside)
+            client = self._open(task, request, at_most, reduced, aside, whole_gpu)
             client.users = 1
             with self._changed:
                 self._clients[key] = client
@@ -161,7 +163,13 @@ class References:
             self._changed.notify_all()
 
     def _open(
-        self, task: Task, request: dict[str, Any], at_most: int | None, reduced: bool, aside: Aside
+        self,
+        task: Task,
+        request: dict[str, Any],
+        at_most: int | None,
+        reduced: bool,
+        aside: Aside,
+        whole_gpu: bool,
     ) -> ReferenceClient:
         readable = (task.import_root,) if task.import_root else ()
         gpu = request["device"] == "cuda"
@@ -187,7 +195,7 @@ class References:
                     request = {**request, "shrink": at_most}
                 if gpu:
                     with aside():
-                        gpu_bytes = self._reserve(size["bytes"])
+                        gpu_bytes = self._reserve(size["bytes"], whole_gpu)
             return ReferenceClient(process, _answer(process, request), gpu_bytes)
         except Exception:
             process.end()
@@ -196,11 +204,12 @@ class References:
                 self._changed.notify_all()
             raise
 
-    def _reserve(self, input_bytes: int | None) -> int:
+    def _reserve(self, input_bytes: int | None, whole: bool) -> int:
         """Wait until the GPU has room for a task with these inputs; idle references make it."""
         gpu = self._processes.gpu()
         total = gpu.memory_bytes if gpu is not None else 0
         wanted = total // 4 if input_bytes is None else min(_INPUT_COPIES * input_bytes + _CONTEXT_BYTES, total)
+        wanted = total if whole else wanted
         while True:
             with self._changed:
                 if self._reserved == 0 or self._reserved + wanted <= total:

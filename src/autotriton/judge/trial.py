@@ -72,6 +72,8 @@ class Trial:
     """Timing fields of the verdict."""
     aside: Aside = nullcontext
     """Entered around every wait for other candidates."""
+    whole_gpu: bool = False
+    """Nobody else may have memory on the GPU."""
 
     def verdict(self, outcome: Outcome, tier: Tier, message: str) -> Verdict:
         return Verdict(
