@@ -22,11 +22,23 @@ _PRECISIONS = ("tf32", "tf32x3", "ieee", "bf16x3", "bf16x6")
 
 
 def patch_arithmetic() -> None:
+    _patch_index()
     _patch_storage()
     _patch_memory()
     _patch_atomics()
     _patch_rounding()
     _patch_dot()
+
+
+def _patch_index() -> None:
+    """A number as the bound of a loop: before triton 3.9 the interpreter's own way fails with numpy 2.4 and later."""
+    original = interpreter._patch_lang_tensor
+
+    def patch(tensor: Any, *scope: Any) -> None:
+        original(tensor, *scope)
+        tensor.__index__ = lambda self: int(np.asarray(self.handle.data).reshape(-1)[0])
+
+    interpreter._patch_lang_tensor = patch
 
 
 def _is_bf16(dtype: Any) -> bool:
