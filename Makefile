@@ -17,7 +17,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $(STAMP)
 
 demo: venv
-	$(VENV)/bin/autotriton judge examples/softmax.py examples/softmax_triton.py
+	$(VENV)/bin/autotriton optimize examples/fused_mlp.py
 
 test: venv
 	VENV=$(VENV) scripts/test

@@ -19,9 +19,10 @@ def judge_args(examples):
     return ["judge", examples / "softmax.py", examples / "softmax_triton.py"]
 
 
-def test_help_answers_without_torch_and_at_once():
+@pytest.mark.parametrize("verb", ["judge", "optimize"])
+def test_help_answers_without_torch_and_at_once(verb):
     code = (
-        "import sys; from autotriton.cli.main import main; code = main(['judge', '--help']);"
+        f"import sys; from autotriton.cli.main import main; code = main(['{verb}', '--help']);"
         "sys.exit(code or 'torch' in sys.modules or 'triton' in sys.modules)"
     )
     start = time.monotonic()
@@ -124,5 +125,5 @@ def test_debug_shows_the_traceback(run, fake_judge, judge_args, monkeypatch):
 
 def test_every_verb_has_json():
     commands = main_module.app.registered_commands
-    assert {command.name for command in commands} == {"judge", "doctor"}
+    assert {command.name for command in commands} == {"judge", "optimize", "doctor"}
     assert all("as_json" in command.callback.__annotations__ for command in commands)

@@ -17,7 +17,7 @@ from typing import Annotated
 import typer
 
 from autotriton import __version__
-from autotriton.cli import doctor, judge
+from autotriton.cli import doctor, judge, optimize
 from autotriton.errors import AutoTritonError
 
 USAGE, INTERNAL, INTERRUPTED = 2, 3, 130
@@ -30,6 +30,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command(name="judge")(judge.judge)
+app.command(name="optimize")(optimize.optimize)
 app.command(name="doctor")(doctor.doctor)
 
 

@@ -1,23 +1,43 @@
-"""A Verdict for a person's eyes, on stdout.
+"""A Verdict, or the Result of a whole run, for a person's eyes, on stdout.
 
 Must stay true: candidate-written text (kernel names, messages) is printed as text, never read as markup.
 """
 
 from __future__ import annotations
 
-import math
-from typing import Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from autotriton.report.numbers import (
+    NONE,
+    count,
+    error,
+    finite,
+    interval,
+    launches,
+    milliseconds,
+    ratio,
+    share,
+    size,
+    worst_check,
+)
 from autotriton.types import Check, Kernel, Severity, Speedup, Timing, Verdict
+
+if TYPE_CHECKING:
+    from autotriton.loop import Result
+
+__all__ = ["finite", "result", "verdict"]
+_PIPE_WIDTH = 120
 
 
 def verdict(found: Verdict, *, task: str, run: str | None = None, console: Console | None = None) -> None:
     """Prints the verdict line, then whatever was measured."""
-    out = console or Console()
+    out = console or _screen()
     word = "[bold green]accepted[/]" if found.accepted else "[bold red]rejected[/]"
     head = f"{word}  {escape(task)}  {found.outcome.value} ({found.policy.value}, up to {found.tier.value})"
     out.print(head, soft_wrap=True, highlight=False)
@@ -29,15 +49,58 @@ def verdict(found: Verdict, *, task: str, run: str | None = None, console: Conso
     _facts(found, run, out)
 
 
-def finite(value: Any) -> Any:
-    """The same JSON value with None for infinities and NaN, which JSON has no words for."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(item) for item in value]
-    return value
+def result(found: Result, *, files: Mapping[str, Path], run: Path, console: Console | None = None) -> None:
+    """What was tried, the winner's verdict, and where things are."""
+    out = console or _screen()
+    _attempts(found, out)
+    for failure in found.failures:
+        line = f"[yellow]gave up[/]  {escape(failure.who)}: {escape(failure.cause)}"
+        out.print(line, soft_wrap=True, highlight=False)
+    winner = found.winner
+    if winner is None or winner.verdict is None:
+        out.print(f"[bold red]no verified kernel[/]  {escape(found.task.id)}", soft_wrap=True, highlight=False)
+    else:
+        verdict(winner.verdict, task=found.task.id, console=out)
+    for kind, path in files.items():
+        out.print(f"{kind:<8} {escape(str(path))}", soft_wrap=True, highlight=False)
+    out.print(f"run      {escape(str(run))}", soft_wrap=True, highlight=False)
+
+
+def _attempts(found: Result, out: Console) -> None:
+    """One row each; why the others were not accepted follows, as that takes whole lines."""
+    timed = any(a.verdict is not None and a.verdict.timing is not None for a in found.attempts)
+    more = ("median ms", "over eager", "over compile") if timed else ()
+    table = _table("attempts", "#", "proposer", "verdict", "error", "reference's own", "launches", *more)
+    reasons: list[str] = []
+    for place, attempt in enumerate(found.attempts, 1):
+        name = escape(attempt.candidate.proposer)
+        mark = "[bold green]" if attempt is found.winner else "[default]"
+        table.add_row(f"{mark}{place}[/]", f"{mark}{name}[/]", *_attempt(attempt.verdict, timed))
+        if attempt.verdict is None or not attempt.verdict.accepted:
+            why = (attempt.error or "") if attempt.verdict is None else attempt.verdict.message
+            reasons.append(f"[dim]#{place}[/] {escape(' '.join(why.split()))}")
+    out.print(table)
+    for reason in reasons:
+        out.print(reason, soft_wrap=True, highlight=False)
+
+
+def _attempt(found: Verdict | None, timed: bool) -> list[str]:
+    if found is None:
+        return ["[yellow]not judged[/]"]
+    colour = "green" if found.accepted else "red"
+    worst = worst_check(found)
+    errors = (None, None) if worst is None else (worst.max_error, worst.reference_max_error)
+    cells = [f"[{colour}]{found.outcome.value}[/]", *map(error, errors), count(launches(found))]
+    if timed:
+        cells.append(milliseconds(found.timing.median_ms if found.timing else None))
+        cells += [ratio(found.speedup(name)) for name in ("eager", "compile")]
+    return cells
+
+
+def _screen() -> Console:
+    """The terminal as wide as it is; a file or pipe has no width, and tables need some. `:x:` is text, no picture."""
+    console = Console(emoji=False)
+    return console if console.is_terminal else Console(width=_PIPE_WIDTH, emoji=False)
 
 
 def _findings(found: Verdict, out: Console) -> None:
@@ -56,7 +119,7 @@ def _checks(checks: tuple[Check, ...], out: Console) -> None:
     table = _table("checks", "case", "result", "error", "reference's own", "allowed", "detail")
     for check in checks:
         result = "[green]passed[/]" if check.passed else "[red]failed[/]"
-        errors = (_number(e) for e in (check.max_error, check.reference_max_error, check.allowed_error))
+        errors = (error(e) for e in (check.max_error, check.reference_max_error, check.allowed_error))
         table.add_row(escape(check.inputs), result, *errors, escape(check.detail))
     out.print(table)
 
@@ -67,10 +130,10 @@ def _kernels(kernels: tuple[Kernel, ...], out: Console) -> None:
     columns = ("kernel", "launches", "time", "on", "registers", "spills", "shared", "occupancy")
     table = _table("kernels", *columns)
     for kernel in kernels:
-        name = (escape(kernel.name), str(kernel.launches), _share(kernel.time_share))
+        name = (escape(kernel.name), str(kernel.launches), share(kernel.time_share))
         measured = any(v is not None for v in (kernel.registers, kernel.spills, kernel.shared_bytes))
         if measured or not kernel.targets:
-            cost = (_count(kernel.registers), _count(kernel.spills), _bytes(kernel.shared_bytes), "-")
+            cost = (count(kernel.registers), count(kernel.spills), size(kernel.shared_bytes), "-")
             table.add_row(*name, "this device" if measured else "-", *cost)
             name = ("", "", "")
         for target in kernel.targets:
@@ -78,10 +141,10 @@ def _kernels(kernels: tuple[Kernel, ...], out: Console) -> None:
                 table.add_row(*name, escape(target.arch), f"[red]{escape(target.error)}[/]")
             else:
                 cost = (
-                    _count(target.registers),
-                    _count(target.spills),
-                    _bytes(target.shared_bytes),
-                    _share(target.occupancy),
+                    count(target.registers),
+                    count(target.spills),
+                    size(target.shared_bytes),
+                    share(target.occupancy),
                 )
                 table.add_row(*name, escape(target.arch), *cost)
             name = ("", "", "")
@@ -106,11 +169,11 @@ def _facts(found: Verdict, run: str | None, out: Console) -> None:
         ops = ", ".join(f"{name} x{count}" for name, count in found.torch_ops.items())
         lines.append(f"left to torch: {escape(ops)}")
     if found.triton_share is not None:
-        lines.append(f"Triton's share of device time: {_share(found.triton_share)}")
+        lines.append(f"Triton's share of device time: {share(found.triton_share)}")
     if found.roofline_share is not None:
-        lines.append(f"share of the roofline: {_share(found.roofline_share)}")
+        lines.append(f"share of the roofline: {share(found.roofline_share)}")
     if found.peak_memory_bytes is not None:
-        lines.append(f"peak memory: {_bytes(found.peak_memory_bytes)}")
+        lines.append(f"peak memory: {size(found.peak_memory_bytes)}")
     if found.deterministic is False:
         lines.append("[yellow]not deterministic[/]: the same input gave different bits")
     lines += [f"[yellow]note[/]: {escape(note)}" for note in found.notes]
@@ -128,33 +191,13 @@ def _table(title: str, *columns: str) -> Table:
 
 
 def _times(timing: Timing) -> tuple[str, str, str]:
-    called = "-" if timing.latency_ms is None else f"{timing.latency_ms:.4g} ms"
-    return f"{timing.median_ms:.4g}", f"{timing.p20_ms:.4g} to {timing.p80_ms:.4g}", called
+    called = NONE if timing.latency_ms is None else f"{timing.latency_ms:.4g} ms"
+    return milliseconds(timing.median_ms), f"{timing.p20_ms:.4g} to {timing.p80_ms:.4g}", called
 
 
-def _speedup(interval: Speedup | None, ratio: float | None) -> str:
-    if interval is not None:
-        colour = "green" if interval.low > 1 else "yellow"
-        return f"[{colour}]{interval.ratio:.2f}x[/] ({interval.low:.2f} to {interval.high:.2f})"
-    return "-" if ratio is None else f"{ratio:.2f}x"
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2e}"
-
-
-def _count(value: int | None) -> str:
-    return "-" if value is None else str(value)
-
-
-def _share(value: float | None) -> str:
-    return "-" if value is None else f"{value:.0%}"
-
-
-def _bytes(value: int | None) -> str:
-    if value is None:
-        return "-"
-    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if value >= size:
-            return f"{value / size:.1f} {unit}"
-    return f"{value} B"
+def _speedup(found: Speedup | None, measured: float | None) -> str:
+    if found is None:
+        return ratio(measured)
+    number, _, bounds = interval(found).partition(" ")
+    colour = "green" if found.low > 1 else "yellow"
+    return f"[{colour}]{number}[/] {bounds}"
