@@ -1,6 +1,7 @@
-"""`CompilerProposer`: Inductor's kernels for a task, as one readable file. No torch is imported in this process.
+"""`CompilerProposer`: kernels for a task without an LLM, as readable files. No torch is imported in this process.
 
-The capture executes the task's own source and private torch interfaces, so it runs in a child process with a deadline.
+Two engines, each in a child process with a deadline, for they execute the task's own source and private torch
+interfaces: *templates* writes our own kernels, with sizes taken from the tensors; *inductor* cuts TorchInductor's out.
 """
 
 from __future__ import annotations
@@ -10,54 +11,83 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from autotriton.errors import ProposerError
 from autotriton.propose.compiler.inductor.emit import emit
 from autotriton.propose.compiler.inductor.record import Capture, Request
 from autotriton.types import Attempt, Candidate, Task
 
-NAME = "compiler:inductor"
-_CHILD = "autotriton.propose.compiler.inductor.capture"
+ENGINES = ("templates", "inductor")
 _QUIET = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1", "TRITON_INTERPRET": "0"}
 
 
 class CompilerProposer:
-    """One candidate per task; none again once it has been tried."""
+    """One candidate per engine; none again once it has been tried."""
 
-    def __init__(self, timeout_s: float = 120.0) -> None:
-        self.timeout_s = timeout_s
+    def __init__(self, timeout_s: float = 180.0, engines: tuple[str, ...] = ENGINES) -> None:
+        unknown = set(engines) - set(ENGINES)
+        if unknown or not engines:
+            raise ProposerError(
+                f"unknown engine {', '.join(sorted(unknown))}", hint=f"choose from {', '.join(ENGINES)}"
+            )
+        self.timeout_s, self.engines = timeout_s, engines
 
     def propose(self, task: Task, history: Sequence[Attempt]) -> Iterator[Candidate]:
-        code = emit(self._capture(task), task.source, task.entry, task.id)
+        """An engine that cannot express the task is passed over; when none can, the error says why for each."""
         tried = {attempt.candidate.code for attempt in history}
-        if code not in tried:
-            yield Candidate(task_id=task.id, code=code, proposer=NAME)
-
-    def _capture(self, task: Task) -> Capture:
-        request = Request(
-            source=task.source, entry=task.entry, mode=task.mode, tf32=task.tf32, import_root=task.import_root
-        )
-        with tempfile.TemporaryDirectory(prefix="autotriton-") as folder:
-            question, answer = Path(folder, "request.json"), Path(folder, "answer.json")
-            question.write_text(request.model_dump_json(), encoding="utf-8")
-            error = _run_child(question, answer, folder, self.timeout_s)
-            if not answer.exists():
-                raise ProposerError(f"task {task.id} could not be captured: the capturing process {error}")
-            text = answer.read_text(encoding="utf-8")
-        found = json.loads(text)
-        if "error" in found:
-            raise ProposerError(f"task {task.id} could not be captured: {found['error']}")
-        return Capture.model_validate(found)
+        failures: list[str] = []
+        for engine in self.engines:
+            try:
+                candidate = _PROPOSE[engine](task, self.timeout_s)
+            except ProposerError as error:
+                failures.append(f"{engine}: {error.args[0]}")
+                continue
+            if candidate.code not in tried:
+                yield candidate
+        if len(failures) == len(self.engines):
+            raise ProposerError("; ".join(failures) if len(failures) > 1 else failures[0].partition(": ")[2])
 
 
-def _run_child(question: Path, answer: Path, folder: str, timeout_s: float) -> str:
+def _templates(task: Task, timeout_s: float) -> Candidate:
+    found = _ask("autotriton.propose.compiler.templates.engine", task, {"title": task.id}, timeout_s)
+    return Candidate(task_id=task.id, code=found["code"], proposer="compiler:templates", choices=found["choices"])
+
+
+def _inductor(task: Task, timeout_s: float) -> Candidate:
+    found = _ask("autotriton.propose.compiler.inductor.capture", task, {}, timeout_s)
+    code = emit(Capture.model_validate(found), task.source, task.entry, task.id)
+    return Candidate(task_id=task.id, code=code, proposer="compiler:inductor")
+
+
+_PROPOSE: dict[str, Callable[[Task, float], Candidate]] = {"templates": _templates, "inductor": _inductor}
+
+
+def _ask(module: str, task: Task, more: dict[str, str], timeout_s: float) -> dict[str, Any]:
+    """What the engine's child process answers about the task."""
+    request = Request(
+        source=task.source, entry=task.entry, mode=task.mode, tf32=task.tf32, import_root=task.import_root
+    )
+    with tempfile.TemporaryDirectory(prefix="autotriton-") as folder:
+        question, answer = Path(folder, "request.json"), Path(folder, "answer.json")
+        question.write_text(json.dumps({**request.model_dump(mode="json"), **more}), encoding="utf-8")
+        error = _run_child(module, question, answer, folder, timeout_s)
+        if not answer.exists():
+            raise ProposerError(f"task {task.id} could not be captured: the capturing process {error}")
+        found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
+    if "error" in found:
+        raise ProposerError(f"task {task.id} could not be captured: {found['error']}")
+    return found
+
+
+def _run_child(module: str, question: Path, answer: Path, folder: str, timeout_s: float) -> str:
     """What went wrong with the child, should it leave no answer."""
     package = str(Path(__file__).resolve().parents[3])
     path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
     environment = {**os.environ, **_QUIET, "PYTHONPATH": path, "TORCHINDUCTOR_CACHE_DIR": folder}
-    command = [sys.executable, "-m", _CHILD, str(question), str(answer)]
+    command = [sys.executable, "-m", module, str(question), str(answer)]
     try:
         child = subprocess.run(command, env=environment, capture_output=True, timeout=timeout_s, check=False)
     except subprocess.TimeoutExpired:

@@ -1,0 +1,262 @@
+"""A task's module as a graph of whole operators: `linear`, `conv2d`, `layer_norm` taken apart only where that helps.
+
+Runs in the capturing child process only, and executes the task's own source. No memory is touched for weights or
+inputs: the model is built on fake tensors and exported over untouched allocations. The leading dimension of the inputs
+is symbolic where the program allows it, so that the emitted file serves every batch size.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.fx
+import torch.utils._pytree as pytree
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+from autotriton.propose.compiler.inductor.program import (
+    PLAIN,
+    Unsupported,
+    bind,
+    build,
+    call_arguments,
+    load,
+    signature,
+)
+from autotriton.propose.compiler.inductor.record import Request
+from autotriton.propose.compiler.templates.decompositions import table
+
+_MAX_CONSTANT = 256
+_MODEL = "model"
+_RETURNED: list[str] = []
+"""What the last traced forward returned; export gives a module back as it was, so that it cannot hold this itself."""
+
+
+@dataclass
+class Exported:
+    """The graph, and how `forward` supplies and receives its tensors."""
+
+    graph: torch.fx.Graph
+    sources: dict[str, str]
+    """Placeholder -> how `forward` reads it: `x`, `self.fc.weight`."""
+    signature: str
+    fixed: dict[str, str]
+    """Inputs that are not tensors: expression and the literal the graph holds for."""
+    returned: str
+    """The value `forward` returns; `_out0`, `_out1`, ... stand for `outputs`."""
+    outputs: list[torch.fx.Node]
+    writes: list[tuple[str, torch.fx.Node]] = field(default_factory=list)
+    """Buffers and inputs changed in place: how `forward` reads them, and their new value."""
+    inputs: dict[str, str] = field(default_factory=dict)
+    """Placeholders that are inputs of `forward` -> their expression."""
+    numbers: dict[str, str] = field(default_factory=dict)
+    """Those of them that are Python numbers, which the kernels read as tensors without dimensions -> their type."""
+
+
+class _Flat(nn.Module):
+    """The model over a flat list of tensors, which is what `torch.export` numbers plainly."""
+
+    def __init__(self, model: Callable[..., Any], leaves: list[Any], spec: pytree.TreeSpec) -> None:
+        super().__init__()
+        self.model = model
+        self._leaves, self._spec = leaves, spec
+
+    def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        given = iter(tensors)
+        args, kwargs = pytree.tree_unflatten(
+            [next(given) if isinstance(leaf, Tensor) else leaf for leaf in self._leaves], self._spec
+        )
+        found: list[Tensor] = []
+        _RETURNED[:] = [_expression(self.model(*args, **kwargs), found)]
+        if not found:
+            raise Unsupported("forward returns no tensor")
+        return tuple(found)
+
+
+def export(request: Request) -> Exported:
+    """With numbers among the inputs live where that works, else fixed at their values."""
+    module = load(request)
+    model, args, kwargs = _built(request, module)
+    bound = bind(model, args, kwargs)
+    leaves, spec = pytree.tree_flatten((bound.args, bound.kwargs))
+    if not any(isinstance(leaf, Tensor) for leaf in leaves):
+        raise Unsupported("forward takes no tensor")
+    fixed = _with_numbers(model, bound, leaves, spec, live=False)
+    if not any(_is_number(leaf) for leaf in leaves):
+        return fixed
+    try:
+        live = _with_numbers(model, bound, leaves, spec, live=True)
+    except Exception:  # noqa: BLE001 - a number that decides shapes or branches fails in as many ways as there are uses
+        return fixed
+    return live if _kinds(live) == _kinds(fixed) else fixed
+
+
+def _with_numbers(
+    model: Any, bound: inspect.BoundArguments, leaves: list[Any], spec: pytree.TreeSpec, live: bool
+) -> Exported:
+    names, fixed, numbers = _names(bound, live)
+    given = [_as_tensor(leaf, live) for leaf in leaves]
+    tensors = tuple(leaf for leaf in given if isinstance(leaf, Tensor))
+    flat = _Flat(model, given, spec)
+    flat.training = getattr(model, "training", True)
+    exported = _read(_exported(flat, tensors), model, names, fixed)
+    exported.numbers = {name: numbers[text] for name, text in exported.inputs.items() if text in numbers}
+    return exported
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _as_tensor(leaf: Any, live: bool) -> Any:
+    if isinstance(leaf, Tensor):
+        return _untouched(leaf)
+    return torch.full((), leaf, dtype=_number_type(leaf)) if live and _is_number(leaf) else leaf
+
+
+def _number_type(value: float) -> torch.dtype:
+    return torch.float32 if isinstance(value, float) else torch.int64
+
+
+def _kinds(exported: Exported) -> list[tuple[Any, ...]]:
+    return [(node.meta["val"].dim(), node.meta["val"].dtype) for node in exported.outputs]
+
+
+def _built(request: Request, module: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
+        model = build(request, module)
+        args, kwargs = call_arguments(module.get_inputs(), pair=(tuple,))
+    if isinstance(model, nn.Module):
+        _hold_real_tensors(model)
+    return model, args, kwargs
+
+
+def _hold_real_tensors(model: nn.Module) -> None:
+    """Fake parameters, buffers and plain attributes become untouched allocations, shared ones staying shared."""
+    seen: dict[int, Tensor] = {}
+
+    def real(tensor: Tensor) -> Tensor:
+        if id(tensor) not in seen:
+            made = _untouched(tensor)
+            if isinstance(tensor, nn.Parameter):
+                made = nn.Parameter(made, requires_grad=tensor.requires_grad)
+            seen[id(tensor)] = made
+        return seen[id(tensor)]
+
+    for module in model.modules():
+        for held in (module._parameters, module._buffers):
+            held.update({name: real(tensor) for name, tensor in held.items() if isinstance(tensor, FakeTensor)})
+        for name, value in vars(module).items():
+            if isinstance(value, FakeTensor):
+                setattr(module, name, real(value))
+            elif isinstance(value, list) and any(isinstance(item, FakeTensor) for item in value):
+                setattr(module, name, [real(item) if isinstance(item, FakeTensor) else item for item in value])
+
+
+def _untouched(tensor: Tensor) -> Tensor:
+    if tensor.layout is not torch.strided or tensor.dtype.is_complex:
+        raise Unsupported(f"a {tensor.dtype} tensor in layout {tensor.layout}; only dense real tensors are supported")
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
+
+
+def _exported(flat: _Flat, tensors: tuple[Tensor, ...]) -> torch.export.ExportedProgram:
+    """With symbolic leading dimensions where that works, else as the example is."""
+    leading = tuple({0: torch.export.Dim.AUTO} if t.dim() and t.shape[0] > 1 else None for t in tensors)
+    try:
+        program = torch.export.export(flat, tensors, dynamic_shapes=(leading,), strict=False)
+    except Unsupported:
+        raise
+    except Exception:  # noqa: BLE001 - a program that is particular about its sizes fails in as many ways as there are
+        program = torch.export.export(flat, tensors, strict=False)
+    return program.run_decompositions(table())
+
+
+def _read(program: torch.export.ExportedProgram, model: Any, names: list[str], fixed: dict[str, str]) -> Exported:
+    sources, inputs, given = {}, {}, iter(names)
+    nodes = {node.name: node for node in program.graph.nodes}
+    for spec in program.graph_signature.input_specs:
+        name = spec.arg.name
+        kind = spec.kind.name
+        if kind == "USER_INPUT":
+            sources[name] = inputs[name] = next(given)
+        elif kind in ("PARAMETER", "BUFFER"):
+            sources[name] = state_path(model, str(spec.target).removeprefix(f"{_MODEL}."))
+        else:
+            sources[name] = _constant(program, model, str(spec.target))
+    writes, outputs = [], []
+    for output in program.graph_signature.output_specs:
+        kind = output.kind.name
+        if kind == "USER_OUTPUT":
+            outputs.append(nodes[output.arg.name])
+        elif kind == "BUFFER_MUTATION":
+            path = state_path(model, str(output.target).removeprefix(f"{_MODEL}."))
+            writes.append((path, nodes[output.arg.name]))
+        elif kind == "USER_INPUT_MUTATION":
+            writes.append((inputs[str(output.target)], nodes[output.arg.name]))
+        else:
+            raise Unsupported(f"the exported program has an output of kind {kind}")
+    return Exported(program.graph, sources, signature(model), fixed, _RETURNED[0], outputs, writes, inputs)
+
+
+def _constant(program: torch.export.ExportedProgram, model: Any, target: str) -> str:
+    """A tensor the program holds outside parameters and buffers: an attribute of the module, or written out."""
+    name = target.removeprefix(f"{_MODEL}.")
+    owner: Any = model
+    for part in name.split("."):
+        owner = getattr(owner, part, None)
+    if isinstance(owner, Tensor):
+        return state_path(model, name)
+    value = program.constants[target]
+    if not isinstance(value, Tensor) or value.numel() > _MAX_CONSTANT:
+        raise Unsupported(f"forward makes a constant tensor of {value.numel()} elements; hold it as a buffer instead")
+    return f"torch.tensor({value.tolist()!r}, dtype={value.dtype}, device=device)"
+
+
+def _names(bound: inspect.BoundArguments, live: bool) -> tuple[list[str], dict[str, str], dict[str, str]]:
+    """How `forward` reads each tensor among its arguments, the literals of the rest, and the types of live numbers."""
+    names, fixed, numbers = [], {}, {}
+    for path, value in pytree.tree_flatten_with_path(dict(bound.arguments))[0]:
+        first, *rest = (getattr(key, "idx", getattr(key, "key", None)) for key in path)
+        expression = str(first) + "".join(f"[{key!r}]" for key in rest)
+        if isinstance(value, Tensor):
+            names.append(expression)
+        elif live and _is_number(value):
+            names.append(expression)
+            numbers[expression] = str(_number_type(value))
+        elif isinstance(value, PLAIN):
+            fixed[expression] = repr(value)
+        else:
+            raise Unsupported(f"input {expression} is a {type(value).__name__}, neither tensor nor number")
+    return names, fixed, numbers
+
+
+def state_path(model: nn.Module, name: str) -> str:
+    """`layers.0.weight` as Python: `self.layers[0].weight`."""
+    text, owner = "self", model
+    for part in name.split("."):
+        if isinstance(owner, nn.ModuleDict | nn.ParameterDict):
+            text += f"[{part!r}]"
+        else:
+            text += f"[{part}]" if part.isdigit() else f".{part}"
+        owner = getattr(owner, part, None)  # type: ignore[assignment]
+    return text
+
+
+def _expression(value: Any, found: list[Tensor]) -> str:
+    """The returned structure as source; its tensors are collected and named `_out0`, `_out1`, ..."""
+    if isinstance(value, Tensor):
+        found.append(value)
+        return f"_out{len(found) - 1}"
+    if type(value) is tuple:
+        return "(" + "".join(_expression(item, found) + ", " for item in value) + ")"
+    if type(value) is list:
+        return "[" + ", ".join(_expression(item, found) for item in value) + "]"
+    if type(value) is dict:
+        return "{" + ", ".join(f"{key!r}: {_expression(item, found)}" for key, item in value.items()) + "}"
+    if isinstance(value, PLAIN):
+        return repr(value)
+    raise Unsupported(f"forward returns a {type(value).__name__}; tensors, tuples, lists and dicts are supported")

@@ -1,0 +1,310 @@
+"""Element-wise operators as Triton expressions, computed in fp32 (fp64 for fp64), integers and bools as they are.
+
+What must stay true: NaN goes through `relu`, `clamp`, `maximum` and `minimum` as in torch, and every entry means
+exactly what the aten operator means.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.fx
+
+_TL = {
+    torch.float16: "tl.float32",
+    torch.bfloat16: "tl.float32",
+    torch.float32: "tl.float32",
+    torch.float64: "tl.float64",
+    torch.int64: "tl.int64",
+    torch.int32: "tl.int32",
+    torch.int16: "tl.int16",
+    torch.int8: "tl.int8",
+    torch.uint8: "tl.uint8",
+    torch.bool: "tl.int1",
+}
+"""In what a value of a torch type is computed."""
+
+
+class Inexpressible(Exception):
+    """No expression for this operator; the message names it."""
+
+
+def compute_type(dtype: torch.dtype) -> str:
+    if dtype not in _TL:
+        raise Inexpressible(f"type {dtype}")
+    return _TL[dtype]
+
+
+def name_of(node: torch.fx.Node) -> str:
+    """`aten.add.Tensor` is `add`."""
+    text = str(node.target)
+    return text.removeprefix("aten.").split(".")[0] if text.startswith("aten.") else text
+
+
+def literal(value: Any) -> str:
+    if isinstance(value, float) and not math.isfinite(value):
+        return 'float("nan")' if math.isnan(value) else f'float("{"-" if value < 0 else ""}inf")'
+    return repr(value)
+
+
+def is_pointwise(node: torch.fx.Node) -> bool:
+    return node.op == "call_function" and str(node.target).startswith("aten.") and name_of(node) in TABLE
+
+
+def render(node: torch.fx.Node, operands: dict[torch.fx.Node, str]) -> str:
+    """The node's value, from the names its operands have in the kernel. Operands are cast as torch promotes them."""
+    name = name_of(node)
+    dtype = node.meta["val"].dtype
+    wanted = _operand_type(node, name, dtype)
+    args = [_argument(arg, operands, wanted) for arg in node.args]
+    kwargs = {key: _argument(arg, operands, wanted) for key, arg in node.kwargs.items() if key not in _LAYOUT}
+    if name == "_to_copy":
+        return _cast(operands[node.args[0]], node.args[0].meta["val"].dtype, dtype)  # type: ignore[index, union-attr]
+    if name == "where":
+        args[0] = operands[node.args[0]]  # type: ignore[index]
+    return TABLE[name](*args, **kwargs)
+
+
+_LAYOUT = ("dtype", "layout", "device", "pin_memory", "memory_format", "non_blocking")
+_COMPARISONS = frozenset(
+    [
+        "eq",
+        "ne",
+        "lt",
+        "le",
+        "gt",
+        "ge",
+        "logical_and",
+        "logical_or",
+        "logical_xor",
+        "logical_not",
+        "isnan",
+        "isinf",
+        "isfinite",
+    ]
+)
+
+
+def _operand_type(node: torch.fx.Node, name: str, dtype: torch.dtype) -> torch.dtype | None:
+    """What operands are cast to before the operator; None leaves each as it is."""
+    if name in _COMPARISONS:
+        found = [arg for arg in node.args if isinstance(arg, torch.fx.Node)]
+        numbers = [arg for arg in node.args if isinstance(arg, int | float)]
+        result = found[0].meta["val"].dtype
+        for other in found[1:]:
+            result = torch.promote_types(result, other.meta["val"].dtype)
+        if any(isinstance(n, float) for n in numbers) and not result.is_floating_point:
+            return torch.float32
+        return result
+    return dtype
+
+
+def _argument(arg: Any, operands: dict[torch.fx.Node, str], wanted: torch.dtype | None) -> str:
+    if isinstance(arg, torch.fx.Node):
+        text = operands[arg]
+        value = arg.meta.get("val")
+        if isinstance(value, torch.Tensor) and wanted is not None:
+            return _cast(text, value.dtype, wanted)
+        return text
+    if isinstance(arg, torch.dtype | torch.device | torch.memory_format | torch.layout):
+        return repr(arg)
+    return literal(arg)
+
+
+def _cast(text: str, given: torch.dtype, wanted: torch.dtype) -> str:
+    if compute_type(given) == compute_type(wanted):
+        return text
+    if wanted is torch.bool:
+        return f"({text} != 0)"
+    if wanted in (torch.float16, torch.bfloat16, torch.float32) and given is torch.float64:
+        return f"{text}.to(tl.float32)"
+    return f"{text}.to({compute_type(wanted)})"
+
+
+def _scaled(x: str, alpha: str | None) -> str:
+    return x if alpha in (None, "1", "1.0") else f"{alpha} * {x}"
+
+
+def _add(x: str, y: str, alpha: str | None = None) -> str:
+    return f"{x} + {_scaled(y, alpha)}"
+
+
+def _sub(x: str, y: str, alpha: str | None = None) -> str:
+    return f"{x} - {_scaled(y, alpha)}"
+
+
+def _rsub(x: str, y: str, alpha: str | None = None) -> str:
+    return f"{y} - {_scaled(x, alpha)}"
+
+
+def _div(x: str, y: str, rounding_mode: str = "None") -> str:
+    if rounding_mode == "'floor'":
+        return f"libdevice.floor({x} / {y})"
+    return f"libdevice.trunc({x} / {y})" if rounding_mode == "'trunc'" else f"{x} / {y}"
+
+
+def _pow(x: str, y: str) -> str:
+    whole = {"2": f"{x} * {x}", "3": f"{x} * {x} * {x}", "1": x, "0.5": f"tl.sqrt({x})", "-1": f"1.0 / {x}"}
+    whole |= {"2.0": whole["2"], "3.0": whole["3"], "1.0": x, "-0.5": f"1.0 / tl.sqrt({x})", "-1.0": whole["-1"]}
+    whole |= {"-2": f"1.0 / ({x} * {x})", "4": f"({x} * {x}) * ({x} * {x})"}
+    return whole.get(y, f"libdevice.pow({x}, {y})")
+
+
+def _clamp(x: str, low: str = "None", high: str = "None") -> str:
+    # Comparisons with NaN are false, so that NaN is kept.
+    text = x if low == "None" else f"tl.where({x} < {low}, {low}, {x})"
+    if high == "None":
+        return text
+    if low == "None":
+        return f"tl.where({x} > {high}, {high}, {x})"
+    return f"tl.where({x} > {high}, {high}, {text})"
+
+
+def _gelu(x: str, approximate: str = "'none'") -> str:
+    if approximate == "'tanh'":
+        return f"0.5 * {x} * (1.0 + libdevice.tanh(0.7978845608028654 * ({x} + 0.044715 * {x} * {x} * {x})))"
+    return f"0.5 * {x} * (1.0 + tl.erf({x} * 0.7071067811865476))"
+
+
+def _elu(x: str, alpha: str = "1.0", scale: str = "1.0", input_scale: str = "1.0") -> str:
+    inner = x if input_scale in ("1", "1.0") else f"{input_scale} * {x}"
+    text = f"tl.where({x} > 0, {x}, {_scaled(f'libdevice.expm1({inner})', alpha)})"
+    return text if scale in ("1", "1.0") else f"{scale} * {text}"
+
+
+def _softplus(x: str, beta: str = "1.0", threshold: str = "20.0") -> str:
+    if beta in ("1", "1.0"):
+        return f"tl.where({x} > {threshold}, {x}, libdevice.log1p(tl.exp({x})))"
+    return f"tl.where({x} * {beta} > {threshold}, {x}, libdevice.log1p(tl.exp({x} * {beta})) / {beta})"
+
+
+def _extreme(sign: str) -> Callable[[str, str], str]:
+    return lambda x, y: f"tl.where(({x} {sign} {y}) | ({x} != {x}), {x}, {y})"
+
+
+def _hardtanh(x: str, low: str = "-1.0", high: str = "1.0") -> str:
+    return _clamp(x, low, high)
+
+
+def _leaky(x: str, slope: str = "0.01") -> str:
+    return f"tl.where({x} > 0, {x}, {slope} * {x})"
+
+
+def _round(x: str, decimals: str = "0") -> str:
+    if decimals != "0":
+        raise Inexpressible("round to decimals")
+    return f"libdevice.rint({x})"
+
+
+def _mod(x: str, y: str) -> str:
+    return f"({x} - libdevice.floor({x} / {y}) * {y})"
+
+
+def _mish(x: str) -> str:
+    # tanh(log1p(e)) with e = exp(x): the rational form needs one exponential. Beyond 20, mish(x) is x in fp32.
+    e = f"tl.exp(tl.where({x} > 20.0, 20.0, {x}))"
+    return f"tl.where({x} > 20.0, {x}, {x} * ({e} * ({e} + 2.0)) / ({e} * ({e} + 2.0) + 2.0))"
+
+
+def _call(function: str) -> Callable[[str], str]:
+    return lambda x: f"{function}({x})"
+
+
+def _binary(sign: str) -> Callable[[str, str], str]:
+    return lambda x, y: f"{x} {sign} {y}"
+
+
+TABLE: dict[str, Callable[..., str]] = {
+    "add": _add,
+    "sub": _sub,
+    "rsub": _rsub,
+    "mul": _binary("*"),
+    "div": _div,
+    "true_divide": _div,
+    "floor_divide": lambda x, y: f"libdevice.floor({x} / {y})",
+    "pow": _pow,
+    "neg": lambda x: f"-{x}",
+    "abs": _call("tl.abs"),
+    "exp": _call("tl.exp"),
+    "exp2": _call("tl.exp2"),
+    "expm1": _call("libdevice.expm1"),
+    "log": _call("tl.log"),
+    "log2": _call("tl.log2"),
+    "log10": _call("libdevice.log10"),
+    "log1p": _call("libdevice.log1p"),
+    "sqrt": _call("tl.sqrt"),
+    "rsqrt": lambda x: f"1.0 / tl.sqrt({x})",
+    "reciprocal": lambda x: f"1.0 / {x}",
+    "square": lambda x: f"{x} * {x}",
+    "sin": _call("tl.sin"),
+    "cos": _call("tl.cos"),
+    "tan": _call("libdevice.tan"),
+    "asin": _call("libdevice.asin"),
+    "acos": _call("libdevice.acos"),
+    "atan": _call("libdevice.atan"),
+    "atan2": lambda x, y: f"libdevice.atan2({x}, {y})",
+    "sinh": _call("libdevice.sinh"),
+    "cosh": _call("libdevice.cosh"),
+    "tanh": _call("libdevice.tanh"),
+    "asinh": _call("libdevice.asinh"),
+    "acosh": _call("libdevice.acosh"),
+    "atanh": _call("libdevice.atanh"),
+    "erf": _call("tl.erf"),
+    "erfc": _call("libdevice.erfc"),
+    "sigmoid": lambda x: f"1.0 / (1.0 + tl.exp(-{x}))",
+    "log_sigmoid": lambda x: f"-(tl.where({x} < 0, -{x}, 0.0) + libdevice.log1p(tl.exp(-tl.abs({x}))))",
+    "relu": lambda x: f"tl.where({x} < 0, 0, {x})",
+    "relu6": lambda x: _clamp(x, "0.0", "6.0"),
+    "gelu": _gelu,
+    "silu": lambda x: f"{x} / (1.0 + tl.exp(-{x}))",
+    "mish": _mish,
+    "softplus": _softplus,
+    "elu": _elu,
+    "leaky_relu": _leaky,
+    "hardtanh": _hardtanh,
+    "hardswish": lambda x: f"{x} * {_clamp(f'({x} + 3.0)', '0.0', '6.0')} / 6.0",
+    "hardsigmoid": lambda x: f"{_clamp(f'({x} + 3.0)', '0.0', '6.0')} / 6.0",
+    "clamp": _clamp,
+    "clamp_min": lambda x, low: _clamp(x, low),
+    "clamp_max": lambda x, high: _clamp(x, "None", high),
+    "maximum": _extreme(">"),
+    "minimum": _extreme("<"),
+    "fmod": lambda x, y: f"libdevice.fmod({x}, {y})",
+    "remainder": _mod,
+    "floor": _call("libdevice.floor"),
+    "ceil": _call("libdevice.ceil"),
+    "trunc": _call("libdevice.trunc"),
+    "round": _round,
+    "sign": lambda x: f"tl.where({x} > 0, 1, 0) - tl.where({x} < 0, 1, 0)",
+    "sgn": lambda x: f"tl.where({x} > 0, 1, 0) - tl.where({x} < 0, 1, 0)",
+    "where": lambda c, x, y: f"tl.where({c}, {x}, {y})",
+    "eq": _binary("=="),
+    "ne": _binary("!="),
+    "lt": _binary("<"),
+    "le": _binary("<="),
+    "gt": _binary(">"),
+    "ge": _binary(">="),
+    "logical_and": lambda x, y: f"({x} != 0) & ({y} != 0)",
+    "logical_or": lambda x, y: f"({x} != 0) | ({y} != 0)",
+    "logical_xor": lambda x, y: f"({x} != 0) ^ ({y} != 0)",
+    "logical_not": lambda x: f"{x} == 0",
+    "bitwise_and": _binary("&"),
+    "bitwise_or": _binary("|"),
+    "bitwise_xor": _binary("^"),
+    "bitwise_not": lambda x: f"~{x}",
+    "isnan": lambda x: f"{x} != {x}",
+    "isinf": lambda x: f'tl.abs({x}) == float("inf")',
+    "isfinite": lambda x: f'tl.abs({x}) < float("inf")',
+    "clone": lambda x: x,
+    "alias": lambda x: x,
+    "lift_fresh_copy": lambda x: x,
+    "detach": lambda x: x,
+    "copy": lambda x, y: y,
+    "_to_copy": lambda x: x,
+    "fmax": lambda x, y: f"tl.maximum({x}, {y})",
+    "fmin": lambda x, y: f"tl.minimum({x}, {y})",
+    "copysign": lambda x, y: f"libdevice.copysign({x}, {y})",
+}

@@ -1,0 +1,81 @@
+"""Sizes as the wrapper reads them from its tensors: `x.shape[1]`, `x.shape[1] // 8`, `x.numel()`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+from autotriton.propose.compiler.templates.axes import Axis, Dims, refreshed
+from autotriton.propose.compiler.templates.piece import hint
+
+
+class Sizes:
+    """Looks sizes up in the operands of one wrapper."""
+
+    def __init__(
+        self, operands: Sequence[tuple[str, torch.Tensor, Dims]], named: dict[Axis, str] | None = None
+    ) -> None:
+        self.operands = [(name, value, refreshed(dims)) for name, value, dims in operands]
+        self.named = named or {}
+
+    def axis(self, axis: Axis) -> str:
+        if axis in self.named:
+            return self.named[axis]
+        for name, _, dims in self.operands:
+            for d, axes in enumerate(dims):
+                if axes == (axis,):
+                    return f"{name}.shape[{d}]"
+        for name, _, dims in self.operands:
+            for d, axes in enumerate(dims):
+                # The innermost part of a dimension is what its outer parts, which the program says, leave of it.
+                if axes and axes[-1] is axis and all(other.static for other in axes):
+                    return f"{name}.shape[{d}] // {math.prod(other.size for other in axes[:-1])}"
+        for name, _, dims in self.operands:
+            for d, axes in enumerate(dims):
+                if axis in axes and not axis.static:
+                    return f"{name}.shape[{d}] // {math.prod(other.size for other in axes if other is not axis)}"
+        for parent, text in self.named.items():
+            if parent.parts is not None and axis in parent.leaves():
+                rest = math.prod(leaf.size for leaf in parent.leaves() if leaf is not axis)
+                return f"{text} // {rest}"
+        return str(axis.size)
+
+    def product(self, axes: Sequence[Axis]) -> str:
+        """The number of elements over several axes, with a whole tensor's `numel()` where that is it."""
+        for name, _, dims in self.operands:
+            if [axis for part in dims for axis in part] == list(axes) and len(axes) > 1:
+                return f"{name}.numel()"
+        return " * ".join(_bracketed(self.axis(axis)) for axis in axes) or "1"
+
+    def dimension(self, axes: Sequence[Axis]) -> str:
+        for name, _, dims in self.operands:
+            for d, part in enumerate(dims):
+                if part == tuple(axes) and part:
+                    return f"{name}.shape[{d}]"
+        return self.product(axes)
+
+    def shape(self, dims: Dims) -> str:
+        sizes = [self.dimension(axes) for axes in refreshed(dims)]
+        return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
+
+    def empty(self, value: torch.Tensor, dims: Dims) -> str:
+        """An allocation for an output, in the memory layout the reference returns."""
+        dims = refreshed(dims)
+        for name, like, own in self.operands:
+            same = own == dims and like.dtype == value.dtype and like.is_contiguous() and value.is_contiguous()
+            if same and len(like.shape) == len(value.shape):
+                return f"torch.empty_like({name})"
+        device = self.operands[0][0]
+        kind = next((f"{n}.dtype" for n, v, _ in self.operands if v.dtype == value.dtype), str(value.dtype))
+        order = sorted(range(len(dims)), key=lambda d: (-hint(value.stride(d)), d))
+        if order == list(range(len(dims))) or value.is_contiguous():
+            return f"torch.empty({self.shape(dims)}, dtype={kind}, device={device}.device)"
+        back = ", ".join(str(order.index(d)) for d in range(len(dims)))
+        shape = self.shape(tuple(dims[d] for d in order))
+        return f"torch.empty({shape}, dtype={kind}, device={device}.device).permute({back})"
+
+
+def _bracketed(text: str) -> str:
+    return f"({text})" if " // " in text else text
