@@ -103,8 +103,8 @@ class CountingProcesses(Processes):
         super().__init__()
         self.spawned: Counter[str] = Counter()
 
-    def server(self, *, interpret):
-        return _Counting(super().server(interpret=interpret), self.spawned)
+    def server(self, *, interpret, readable=()):
+        return _Counting(super().server(interpret=interpret, readable=readable), self.spawned)
 
 
 class _Counting:

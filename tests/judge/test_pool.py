@@ -125,7 +125,7 @@ class SmallGpu:
     def gpu(self):
         return SimpleNamespace(memory_bytes=1 << 30)
 
-    def server(self, *, interpret):
+    def server(self, *, interpret, readable=()):
         return self
 
     def spawn(self, kind, limits):
@@ -380,7 +380,7 @@ class CountingProcesses(Processes):
         super().__init__()
         self.spawned: Counter[str] = Counter()
 
-    def server(self, *, interpret):
+    def server(self, *, interpret, readable=()):
         server, spawned = super().server(interpret=interpret), self.spawned
 
         class Counting:

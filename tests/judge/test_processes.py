@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from autotriton.errors import PrerequisiteError, UsageError
+from autotriton.judge import processes as processes_module
 from autotriton.judge.processes import Gpu, Processes
 
 GPU = Gpu("NVIDIA H200", "9.0", 141 << 30, 60 << 20, 132)
@@ -46,6 +47,18 @@ def test_an_unknown_device_is_a_usage_error(machine):
 def test_an_unknown_sandbox_is_a_usage_error():
     with pytest.raises(UsageError, match="unknown sandbox 'glass'"):
         Processes("glass")
+
+
+@pytest.mark.parametrize(("kind", "servers"), [("bwrap", 2), ("namespaces", 1)])
+def test_under_bwrap_a_task_that_reads_its_folder_has_a_server_of_its_own(machine, monkeypatch, kind, servers):
+    walls = []
+    monkeypatch.setattr(processes_module, "ForkServer", lambda kind, *, interpret, readable: walls.append(readable))
+    made = machine(None)
+    made.kind = kind
+    made.server(interpret=False)
+    made.server(interpret=False, readable=("project",))
+    made.server(interpret=False, readable=("project",))
+    assert walls == [(), ("project",)][:servers]
 
 
 def test_without_a_gpu_there_is_no_helper_library_to_build(machine):

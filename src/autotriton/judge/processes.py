@@ -38,10 +38,9 @@ class Gpu:
 class Processes:
     """Fork servers and references, started when first needed."""
 
-    def __init__(self, sandbox_kind: str = "auto", readable: tuple[str, ...] = ()) -> None:
+    def __init__(self, sandbox_kind: str = "auto") -> None:
         self.kind = sandbox.resolve(sandbox_kind)
-        self._readable = readable
-        self._servers: dict[bool, ForkServer] = {}
+        self._servers: dict[tuple[bool, tuple[str, ...]], ForkServer] = {}
         self.references = References(self)
         self._lock = threading.Lock()
         self._stuck: list[Process] = []
@@ -51,11 +50,17 @@ class Processes:
         self._gpu: Gpu | None = None
         self._gpu_known = False
 
-    def server(self, *, interpret: bool) -> ForkServer:
+    def server(self, *, interpret: bool, readable: tuple[str, ...] = ()) -> ForkServer:
+        """The fork server, with folders its processes may be allowed to read.
+
+        Under bwrap those must be in the server's own walls, so that it takes a server of its own: candidates, which
+        come from the other one, never see them. Elsewhere each process has its own walls and one server does.
+        """
+        key = (interpret, readable if self.kind == "bwrap" else ())
         with self._lock:
-            if interpret not in self._servers:
-                self._servers[interpret] = ForkServer(self.kind, interpret=interpret, readable=self._readable)
-            return self._servers[interpret]
+            if key not in self._servers:
+                self._servers[key] = ForkServer(self.kind, interpret=interpret, readable=key[1])
+            return self._servers[key]
 
     def gpu(self) -> Gpu | None:
         """The GPU, as a throw-away process sees it; None on a machine without one."""

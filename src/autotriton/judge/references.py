@@ -182,7 +182,7 @@ class References:
             disk_bytes=4 << 30,
             processes=256,
         )
-        process = self._processes.server(interpret=False).spawn("reference", limits)
+        process = self._processes.server(interpret=False, readable=readable).spawn("reference", limits)
         gpu_bytes = 0
         try:
             if gpu or at_most is not None:
