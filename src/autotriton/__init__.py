@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from autotriton.export import export_package
     from autotriton.judge import JudgeOptions, judge, judge_many
+    from autotriton.live import OptimizedModule, optimize
     from autotriton.tasks.source import load as load_task
     from autotriton.types import Attempt, Candidate, Mode, Outcome, Policy, Task, Tier, Verdict
 
@@ -21,6 +23,9 @@ _EXPORTS = {
     "judge_many": ("autotriton.judge", "judge_many"),
     "JudgeOptions": ("autotriton.judge", "JudgeOptions"),
     "load_task": ("autotriton.tasks.source", "load"),
+    "optimize": ("autotriton.live", "optimize"),
+    "OptimizedModule": ("autotriton.live", "OptimizedModule"),
+    "export_package": ("autotriton.export", "export_package"),
     **{
         name: ("autotriton.types", name)
         for name in ("Attempt", "Candidate", "Mode", "Outcome", "Policy", "Task", "Tier", "Verdict")
@@ -32,15 +37,18 @@ __all__ = [
     "Candidate",
     "JudgeOptions",
     "Mode",
+    "OptimizedModule",
     "Outcome",
     "Policy",
     "Task",
     "Tier",
     "Verdict",
     "__version__",
+    "export_package",
     "judge",
     "judge_many",
     "load_task",
+    "optimize",
 ]
 
 
