@@ -140,7 +140,7 @@ def crowded():
     """References of a GPU with room for two such tasks."""
     gpu = Gpu("GPU", "9.0", 4 << 30, 1, 1)
     server = SimpleNamespace(spawn=lambda *_: FakeProcess())
-    return References(SimpleNamespace(gpu=lambda: gpu, server=lambda interpret: server))
+    return References(SimpleNamespace(gpu=lambda: gpu, server=lambda interpret, readable=(): server))
 
 
 def on_gpu(held: References, name: str):
