@@ -29,7 +29,7 @@ JUDGED = sorted(tasks.TASKS) if os.environ.get("AUTOTRITON_ALL_PROPOSALS") else 
 
 
 def proposed(task: Task) -> Candidate:
-    proposer: Proposer = CompilerProposer(timeout_s=90)
+    proposer: Proposer = CompilerProposer(timeout_s=90, engines=("inductor",))
     return next(proposer.propose(task, []))
 
 
