@@ -90,7 +90,7 @@ def _learn(task: Task, code: str) -> Facts:
         question.write_text(json.dumps({"task": task.model_dump(mode="json"), "code": code}), encoding="utf-8")
         package = str(Path(__file__).resolve().parents[2])
         path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
-        command = [sys.executable, "-m", _CHILD, str(question), str(answer)]
+        command = [sys.executable, "-P", "-m", _CHILD, str(question), str(answer)]
         try:
             child = subprocess.run(
                 command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, timeout=_TIMEOUT_S, check=False

@@ -104,7 +104,7 @@ class ForkServer:
             "MKL_NUM_THREADS": "1",
             "PYTHONDONTWRITEBYTECODE": "1",
         }
-        command = [sys.executable, "-m", "autotriton.judge.zygote", str(theirs.fileno())]
+        command = [sys.executable, "-P", "-m", "autotriton.judge.zygote", str(theirs.fileno())]
         if kind == "bwrap":
             command = [*_bwrap(readable), *command]
         self._process = subprocess.Popen(

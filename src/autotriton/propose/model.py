@@ -101,7 +101,7 @@ class Child:
         path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         self._process = subprocess.Popen(
-            [sys.executable, "-m", CHILD],
+            [sys.executable, "-P", "-m", CHILD],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

@@ -33,7 +33,7 @@ class Session:
         child_in, self._to_child = os.pipe()
         self._from_child, child_out = os.pipe()
         self._buffer = b""
-        command = [sys.executable, "-m", _WORKER, str(path), str(child_in), str(child_out)]
+        command = [sys.executable, "-P", "-m", _WORKER, str(path), str(child_in), str(child_out)]
         try:
             self.process = subprocess.Popen(
                 command,

@@ -87,7 +87,7 @@ def _run_child(module: str, question: Path, answer: Path, folder: str, timeout_s
     package = str(Path(__file__).resolve().parents[3])
     path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
     environment = {**os.environ, **_QUIET, "PYTHONPATH": path, "TORCHINDUCTOR_CACHE_DIR": folder}
-    command = [sys.executable, "-m", module, str(question), str(answer)]
+    command = [sys.executable, "-P", "-m", module, str(question), str(answer)]
     try:
         child = subprocess.run(command, env=environment, capture_output=True, timeout=timeout_s, check=False)
     except subprocess.TimeoutExpired:
