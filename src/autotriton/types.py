@@ -105,7 +105,7 @@ class Candidate(Record):
     """The proposer's full answer the code was cut out of."""
     usage: TokenUsage | None = None
     choices: dict[str, tuple[dict[str, int | str | bool], ...]] = Field(default_factory=dict)
-    """For each entry of the code's `TILES`, the settings a tuner may try, best guess first. Not part of the identity."""
+    """For each entry of the code's `TILES`, the settings a tuner may try, best guess first."""
 
     @property
     def id(self) -> str:
