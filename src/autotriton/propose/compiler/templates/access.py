@@ -47,6 +47,21 @@ def access(name: str, value: torch.Tensor, dims: Dims, *, natural: bool = False)
     return Access(name, tuple(steps), dense, places)
 
 
+def stored(name: str, value: torch.Tensor, dims: Dims) -> Access:
+    """How an output is walked: it is allocated without gaps, whatever the traced value looked like."""
+    shape = [hint(size) for size in value.shape]
+    order = memory_order(value)
+    back = [order.index(d) for d in range(len(shape))]
+    return access(name, torch.empty([shape[d] for d in order], device="meta").permute(back), dims)
+
+
+def memory_order(value: torch.Tensor) -> list[int]:
+    """Dimensions from the outermost in memory to the innermost."""
+    if value.is_contiguous():
+        return list(range(value.dim()))
+    return sorted(range(value.dim()), key=lambda d: (-hint(value.stride(d)), d))
+
+
 def _is_dense(steps: Sequence[tuple[Axis, int]]) -> bool:
     expected = 1
     for axis, stride in reversed(steps):

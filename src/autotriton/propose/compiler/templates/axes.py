@@ -55,7 +55,7 @@ def viewed(node: torch.fx.Node, dims: Dims) -> Dims | None:
     if name in ("view", "reshape", "_unsafe_view", "squeeze", "unsqueeze"):
         return regrouped(dims, shape_of(node))
     if name == "permute":
-        return tuple(dims[d] for d in node.args[1])  # type: ignore[union-attr, index, arg-type]
+        return tuple(dims[d] for d in node.args[1])  # type: ignore[union-attr, index]
     if name in ("transpose", "t"):
         a, b = (int(d) for d in (node.args[1:3] if name == "transpose" else (0, 1)))  # type: ignore[arg-type]
         if len(dims) < 2:

@@ -17,11 +17,13 @@ from autotriton.propose.compiler.templates.access import (
     Group,
     access,
     offset,
+    stored,
     stride_expression,
     stride_name,
 )
 from autotriton.propose.compiler.templates.axes import Axis, Dims, flat
 from autotriton.propose.compiler.templates.cluster import Cluster, fill_of, is_constant
+from autotriton.propose.compiler.templates.gather_sizes import sizes
 from autotriton.propose.compiler.templates.names import Names
 from autotriton.propose.compiler.templates.views import base_of
 
@@ -38,6 +40,8 @@ class Operands:
         self.loads: dict[tuple[torch.fx.Node, Dims], Access] = {}
         self.tables: dict[torch.fx.Node, str] = {}
         self.values: list[tuple[str, torch.Tensor, Dims]] = []
+        self.walked: list[tuple[str, torch.Tensor, Dims]] = []
+        """`values`, and again with its other dims what is read along several: `x[:, None] * x[None, :]`."""
         self.nodes: list[torch.fx.Node] = []
         for member in cluster.members:
             if member is cluster.family:
@@ -53,11 +57,29 @@ class Operands:
             name = self.names.of(node)
             rank = len(node.meta["val"].shape)
             self.values.append((name, node.meta["val"], dims or ((),) * rank))
+            self.walked.append(self.values[-1])
         return self.names.of(node)
 
     def _add(self, node: torch.fx.Node, dims: Dims) -> None:
         if (node, dims) not in self.loads:
-            self.loads[(node, dims)] = access(self._named(node, dims), node.meta["val"], dims, natural=True)
+            name = self._named(node, dims)
+            self.loads[(node, dims)] = access(name, node.meta["val"], dims, natural=True)
+            self.walked.append((name, node.meta["val"], dims))
+
+    def witness(self, node: torch.fx.Node) -> None:
+        """A tensor that is not read: a range of numbers is made on its device."""
+        self._named(node, ())
+
+    def computed(self) -> dict[Axis, str]:
+        """Sizes of what is read at computed places, for axes that no operand read in place runs over."""
+        found: dict[Axis, str] = {}
+        for member in self.cluster.members:
+            if member is not self.cluster.family and gathers.is_gather(member):
+                dims = self.cluster.dims_of(member) or ()
+                for axes, text in zip(dims, sizes(member, self.names.of), strict=True):
+                    if text and len(axes) == 1:
+                        found.setdefault(axes[0], text)
+        return found
 
     def numbers(self) -> list[torch.fx.Node]:
         """Symbolic numbers the members use: sizes known only at run time."""
@@ -193,7 +215,7 @@ class Body:
 
     def store(self, node: torch.fx.Node, name: str) -> None:
         dims = self.cluster.dims[node]
-        each = access(name, node.meta["val"], dims)
+        each = stored(name, node.meta["val"], dims)
         place = " + ".join(filter(None, (offset(each, self.groups, self.rows, self.row, self.columns), self.single)))
         mask = self.mask_of({axis for axis, _ in each.steps})
         if self.single == "row":

@@ -14,7 +14,7 @@ import torch.fx
 from autotriton.propose.compiler.templates import gathers
 from autotriton.propose.compiler.templates.axes import Axis, Dims, aligned, flat, refreshed, regrouped, viewed
 from autotriton.propose.compiler.templates.expressions import name_of
-from autotriton.propose.compiler.templates.piece import shape_of
+from autotriton.propose.compiler.templates.piece import node_at, shape_of
 from autotriton.propose.compiler.templates.views import is_view
 
 CONSTANTS = frozenset(
@@ -166,7 +166,7 @@ def is_reduction(node: torch.fx.Node) -> bool:
 
 def reduced_dims(node: torch.fx.Node) -> tuple[tuple[int, ...], bool]:
     """Dimensions a reduction runs over, and whether it keeps them."""
-    rank = len(shape_of(node.args[0]))  # type: ignore[arg-type]
+    rank = len(shape_of(node_at(node.args[0])))
     given = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim")
     if name_of(node) == "var_mean" and str(node.target).endswith(".default"):
         given = None

@@ -5,7 +5,7 @@ Runs in the capturing child process only.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import torch
@@ -21,7 +21,7 @@ convolution scaled_dot_product_attention max_pool1d max_pool2d max_pool3d max_po
 max_pool3d_with_indices avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d
 _adaptive_avg_pool2d _adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d cumsum cumprod
 cummax cummin logcumsumexp lstm gru rnn_tanh rnn_relu sort topk gelu silu mish softplus elu leaky_relu hardswish
-hardsigmoid hardtanh relu6 sigmoid tanh relu clamp var_mean embedding log_sigmoid_forward
+hardsigmoid hardtanh relu6 sigmoid tanh relu clamp var_mean embedding hypot lerp
 """.split()  # noqa: SIM905 - words read better than a list of a hundred lines
 """Kept even where torch would take them apart."""
 _APART = """
@@ -32,23 +32,24 @@ nll_loss_forward nll_loss2d_forward _safe_softmax selu celu softshrink hardshrin
 rsub masked_fill aminmax norm dist cross_entropy_loss native_dropout std std_mean hardtanh_ square pixel_shuffle
 pixel_unshuffle channel_shuffle reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d
 replication_pad3d upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_bilinear2d upsample_bicubic2d
-upsample_linear1d upsample_trilinear3d _upsample_nearest_exact2d _fused_rms_norm rms_norm logit lerp heaviside frac
-special_xlog1py xlogy nan_to_num logaddexp logaddexp2 hypot deg2rad rad2deg roll tril triu eye linspace index_select
-take_along_dim im2col col2im _euclidean_dist _cdist_forward triplet_margin_loss margin_ranking_loss cosine_similarity
+upsample_linear1d upsample_trilinear3d _upsample_nearest_exact2d _fused_rms_norm rms_norm logit heaviside frac
+special_xlog1py xlogy nan_to_num logaddexp logaddexp2 deg2rad rad2deg roll tril triu eye linspace index_select
+take_along_dim im2col col2im _euclidean_dist triplet_margin_loss margin_ranking_loss cosine_similarity
 cosine_embedding_loss pairwise_distance
 """.split()  # noqa: SIM905 - words read better than a list of a hundred lines
 """Taken apart by torch's own decompositions where core aten keeps them whole."""
 
 
-def table() -> dict[Any, Callable[..., Any]]:
-    """What `run_decompositions` takes apart, and how."""
-    chosen = dict(default_decompositions().items())
+def table(apart: Collection[str] = ()) -> dict[Any, Callable[..., Any]]:
+    """What `run_decompositions` takes apart, and how; `apart` names what is not kept whole this time."""
+    chosen = dict(default_decompositions().items())  # type: ignore[no-untyped-call]
     for packet in decomposition_table:
         if str(packet).removeprefix("aten.").rpartition(".")[0] in _APART:
             chosen[packet] = decomposition_table[packet]
     chosen |= _OWN
     for operator in list(chosen):
-        if str(operator).removeprefix("aten.").split(".")[0] in _WHOLE:
+        name = str(operator).removeprefix("aten.").split(".")[0]
+        if name in _WHOLE and name not in apart:
             del chosen[operator]
     return chosen
 
@@ -127,6 +128,15 @@ def _batch_norm(
     return y.to(x.dtype), *saved, new_mean, new_var
 
 
+def _distances(x: Tensor, y: Tensor, p: float, mode: int | None) -> Tensor:
+    found: Tensor = torch.linalg.vector_norm(x.unsqueeze(-2) - y.unsqueeze(-3), p, -1)
+    return found
+
+
+def _log_sigmoid(x: Tensor) -> tuple[Tensor, Tensor]:
+    return torch.clamp_max(x, 0) - torch.log1p(torch.exp(-torch.abs(x))), x.new_zeros(0)
+
+
 _OWN: dict[Any, Callable[..., Any]] = {
     aten.var.correction: _var,
     aten.linalg_vector_norm.default: _vector_norm,
@@ -134,4 +144,6 @@ _OWN: dict[Any, Callable[..., Any]] = {
     aten.native_group_norm.default: _group_norm,
     aten._softmax.default: _softmax,
     aten._log_softmax.default: _log_softmax,
+    aten.log_sigmoid_forward.default: _log_sigmoid,
+    aten._cdist_forward.default: _distances,
 }

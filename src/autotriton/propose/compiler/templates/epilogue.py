@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.fx
@@ -32,7 +32,7 @@ class FusedEpilogue:
         self._names = sizes
         named = {axes[0]: name for axes, name in zip(cluster.frame, sizes, strict=True) if axes}
         value = torch.empty(0, dtype=self.family.meta["val"].dtype, device="meta")
-        self._sizes = Sizes([(like, value, ()), *self._operands.values], named)
+        self._sizes = Sizes([(like, value, ()), *self._operands.walked], named)
 
     @property
     def nodes(self) -> tuple[torch.fx.Node, ...]:
@@ -46,7 +46,7 @@ class FusedEpilogue:
         results = [node for node, _ in self._outputs]
         return formula(results[-1], lambda n: n in self.cluster.dims and n is not self.family, self._called(value))
 
-    def _called(self, value: str):  # type: ignore[no-untyped-def]
+    def _called(self, value: str) -> Callable[[torch.fx.Node], str]:
         return lambda node: value if node is self.family else self._operands.names.of(node)
 
     def parameters(self) -> list[str]:

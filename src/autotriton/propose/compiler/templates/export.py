@@ -16,7 +16,7 @@ import torch
 import torch.fx
 import torch.utils._pytree as pytree
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensor, FakeTensorMode
 
 from autotriton.propose.compiler.inductor.program import (
     PLAIN,
@@ -29,6 +29,8 @@ from autotriton.propose.compiler.inductor.program import (
 )
 from autotriton.propose.compiler.inductor.record import Request
 from autotriton.propose.compiler.templates.decompositions import table
+from autotriton.propose.compiler.templates.expressions import name_of
+from autotriton.propose.compiler.templates.families import family_of
 
 _MAX_CONSTANT = 256
 _MODEL = "model"
@@ -77,7 +79,7 @@ class _Flat(nn.Module):
         return tuple(found)
 
 
-def export(request: Request) -> Exported:
+def export(request: Request, symbolic: bool = True) -> Exported:
     """With numbers among the inputs live where that works, else fixed at their values."""
     module = load(request)
     model, args, kwargs = _built(request, module)
@@ -85,25 +87,27 @@ def export(request: Request) -> Exported:
     leaves, spec = pytree.tree_flatten((bound.args, bound.kwargs))
     if not any(isinstance(leaf, Tensor) for leaf in leaves):
         raise Unsupported("forward takes no tensor")
-    fixed = _with_numbers(model, bound, leaves, spec, live=False)
+    fixed = _with_numbers(model, bound, leaves, spec, live=False, symbolic=symbolic)
     if not any(_is_number(leaf) for leaf in leaves):
         return fixed
     try:
-        live = _with_numbers(model, bound, leaves, spec, live=True)
+        live = _with_numbers(model, bound, leaves, spec, live=True, symbolic=symbolic)
     except Exception:  # noqa: BLE001 - a number that decides shapes or branches fails in as many ways as there are uses
         return fixed
     return live if _kinds(live) == _kinds(fixed) else fixed
 
 
 def _with_numbers(
-    model: Any, bound: inspect.BoundArguments, leaves: list[Any], spec: pytree.TreeSpec, live: bool
+    model: Any, bound: inspect.BoundArguments, leaves: list[Any], spec: pytree.TreeSpec, live: bool, symbolic: bool
 ) -> Exported:
     names, fixed, numbers = _names(bound, live)
     given = [_as_tensor(leaf, live) for leaf in leaves]
     tensors = tuple(leaf for leaf in given if isinstance(leaf, Tensor))
     flat = _Flat(model, given, spec)
     flat.training = getattr(model, "training", True)
-    exported = _read(_exported(flat, tensors), model, names, fixed)
+    if not symbolic:
+        fixed |= {f"tuple({n}.shape)": str(tuple(t.shape)) for n, t in zip(names, tensors, strict=True) if t.dim()}
+    exported = _read(_exported(flat, tensors, symbolic), model, names, fixed)
     exported.numbers = {name: numbers[text] for name, text in exported.inputs.items() if text in numbers}
     return exported
 
@@ -127,12 +131,20 @@ def _kinds(exported: Exported) -> list[tuple[Any, ...]]:
 
 
 def _built(request: Request, module: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
-        model = build(request, module)
-        args, kwargs = call_arguments(module.get_inputs(), pair=(tuple,))
+    """On fake tensors; for real where the constructor reads values, `torch.linspace(0, 1, n)[i].item()`."""
+    try:
+        with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
+            model, (args, kwargs) = _made(request, module)
+    except DataDependentOutputException:
+        with torch.no_grad():
+            model, (args, kwargs) = _made(request, module)
     if isinstance(model, nn.Module):
         _hold_real_tensors(model)
     return model, args, kwargs
+
+
+def _made(request: Request, module: Any) -> tuple[Any, tuple[tuple[Any, ...], dict[str, Any]]]:
+    return build(request, module), call_arguments(module.get_inputs(), pair=(tuple,))
 
 
 def _hold_real_tensors(model: nn.Module) -> None:
@@ -148,7 +160,8 @@ def _hold_real_tensors(model: nn.Module) -> None:
         return seen[id(tensor)]
 
     for module in model.modules():
-        for held in (module._parameters, module._buffers):
+        stores: tuple[dict[str, Any], ...] = (module._parameters, module._buffers)
+        for held in stores:
             held.update({name: real(tensor) for name, tensor in held.items() if isinstance(tensor, FakeTensor)})
         for name, value in vars(module).items():
             if isinstance(value, FakeTensor):
@@ -163,16 +176,43 @@ def _untouched(tensor: Tensor) -> Tensor:
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
 
 
-def _exported(flat: _Flat, tensors: tuple[Tensor, ...]) -> torch.export.ExportedProgram:
+def _exported(flat: _Flat, tensors: tuple[Tensor, ...], symbolic: bool) -> torch.export.ExportedProgram:
     """With symbolic leading dimensions where that works, else as the example is."""
-    leading = tuple({0: torch.export.Dim.AUTO} if t.dim() and t.shape[0] > 1 else None for t in tensors)
+    leading = tuple({0: torch.export.Dim.AUTO} if symbolic and t.dim() and t.shape[0] > 1 else None for t in tensors)
     try:
         program = torch.export.export(flat, tensors, dynamic_shapes=(leading,), strict=False)
     except Unsupported:
         raise
     except Exception:  # noqa: BLE001 - a program that is particular about its sizes fails in as many ways as there are
         program = torch.export.export(flat, tensors, strict=False)
-    return program.run_decompositions(table())
+    taken_apart: torch.export.ExportedProgram = program.run_decompositions(table())
+    if refused := _refused(taken_apart.graph):
+        taken_apart = program.run_decompositions(table(apart=refused))
+    _keep_layouts(program, taken_apart)
+    return taken_apart
+
+
+def _refused(graph: torch.fx.Graph) -> set[str]:
+    """Operators kept whole for a family that does not take them as they are here: an einsum of three operands."""
+    found = set()
+    for node in graph.nodes:
+        family = family_of(node) if node.op == "call_function" else None
+        if family is not None and not family.accepts(node):
+            found.add(name_of(node))
+    return found
+
+
+def _keep_layouts(program: torch.export.ExportedProgram, taken_apart: torch.export.ExportedProgram) -> None:
+    """Results in the memory layout of the operator that made them, which its parts may not have: softmax of a
+    transposed tensor is contiguous, a quotient of two is not.
+    """
+    before = program.graph.output_node().args[0]
+    after = taken_apart.graph.output_node().args[0]
+    for old, new in zip(reversed(before), reversed(after), strict=False):
+        value, wanted = new.meta.get("val"), old.meta.get("val")
+        alone = len(new.users) == 1 and new.op == "call_function"
+        if isinstance(value, Tensor) and isinstance(wanted, Tensor) and alone and value.stride() != wanted.stride():
+            new.meta["val"] = wanted
 
 
 def _read(program: torch.export.ExportedProgram, model: Any, names: list[str], fixed: dict[str, str]) -> Exported:
@@ -251,7 +291,7 @@ def _expression(value: Any, found: list[Tensor]) -> str:
     if isinstance(value, Tensor):
         found.append(value)
         return f"_out{len(found) - 1}"
-    if type(value) is tuple:
+    if type(value) is tuple or type(value).__module__ == "torch.return_types":  # `max(x, 1)`: with names, a tuple
         return "(" + "".join(_expression(item, found) + ", " for item in value) + ")"
     if type(value) is list:
         return "[" + ", ".join(_expression(item, found) for item in value) + "]"

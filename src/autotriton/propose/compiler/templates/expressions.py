@@ -13,6 +13,8 @@ from typing import Any
 import torch
 import torch.fx
 
+from autotriton.propose.compiler.templates.piece import node_at
+
 _TL = {
     torch.float16: "tl.float32",
     torch.bfloat16: "tl.float32",
@@ -62,10 +64,17 @@ def render(node: torch.fx.Node, operands: dict[torch.fx.Node, str]) -> str:
     args = [_argument(arg, operands, wanted) for arg in node.args]
     kwargs = {key: _argument(arg, operands, wanted) for key, arg in node.kwargs.items() if key not in _LAYOUT}
     if name == "_to_copy":
-        return _cast(operands[node.args[0]], node.args[0].meta["val"].dtype, dtype)  # type: ignore[index, union-attr]
+        source = node_at(node.args[0])
+        return _cast(operands[source], source.meta["val"].dtype, dtype)
     if name == "where":
-        args[0] = operands[node.args[0]]  # type: ignore[index]
-    return TABLE[name](*args, **kwargs)
+        args[0] = operands[node_at(node.args[0])]
+    return _maker(name, wanted)(*args, **kwargs)
+
+
+def _maker(name: str, kind: torch.dtype) -> Callable[..., str]:
+    if kind is torch.bool and name == "add":
+        return _binary("|")
+    return TABLE[name] if kind.is_floating_point else _OF_INTEGERS.get(name, TABLE[name])
 
 
 _LAYOUT = ("dtype", "layout", "device", "pin_memory", "memory_format", "non_blocking")
@@ -88,12 +97,12 @@ _COMPARISONS = frozenset(
 )
 
 
-def _operand_type(node: torch.fx.Node, name: str, dtype: torch.dtype) -> torch.dtype | None:
-    """What operands are cast to before the operator; None leaves each as it is."""
+def _operand_type(node: torch.fx.Node, name: str, dtype: torch.dtype) -> torch.dtype:
+    """What operands are cast to before the operator."""
     if name in _COMPARISONS:
         found = [arg for arg in node.args if isinstance(arg, torch.fx.Node)]
         numbers = [arg for arg in node.args if isinstance(arg, int | float)]
-        result = found[0].meta["val"].dtype
+        result: torch.dtype = found[0].meta["val"].dtype
         for other in found[1:]:
             result = torch.promote_types(result, other.meta["val"].dtype)
         if any(isinstance(n, float) for n in numbers) and not result.is_floating_point:
@@ -102,13 +111,21 @@ def _operand_type(node: torch.fx.Node, name: str, dtype: torch.dtype) -> torch.d
     return dtype
 
 
-def _argument(arg: Any, operands: dict[torch.fx.Node, str], wanted: torch.dtype | None) -> str:
+class _Number(str):
+    """A number written out; `typed` is for functions that take tensors of one type only."""
+
+    typed: str
+
+
+def _argument(arg: Any, operands: dict[torch.fx.Node, str], wanted: torch.dtype) -> str:
     if isinstance(arg, torch.fx.Node):
         text = operands[arg]
         value = arg.meta.get("val")
-        if isinstance(value, torch.Tensor) and wanted is not None:
-            return _cast(text, value.dtype, wanted)
-        return text
+        return _cast(text, value.dtype, wanted) if isinstance(value, torch.Tensor) else text
+    if isinstance(arg, int | float):
+        number = _Number(literal(arg))
+        number.typed = f"tl.full((), {number}, {compute_type(wanted)})"
+        return number
     if isinstance(arg, torch.dtype | torch.device | torch.memory_format | torch.layout):
         return repr(arg)
     return literal(arg)
@@ -122,6 +139,10 @@ def _cast(text: str, given: torch.dtype, wanted: torch.dtype) -> str:
     if wanted in (torch.float16, torch.bfloat16, torch.float32) and given is torch.float64:
         return f"{text}.to(tl.float32)"
     return f"{text}.to({compute_type(wanted)})"
+
+
+def _typed(text: str) -> str:
+    return text.typed if isinstance(text, _Number) else text
 
 
 def _scaled(x: str, alpha: str | None) -> str:
@@ -142,25 +163,35 @@ def _rsub(x: str, y: str, alpha: str | None = None) -> str:
 
 def _div(x: str, y: str, rounding_mode: str = "None") -> str:
     if rounding_mode == "'floor'":
-        return f"libdevice.floor({x} / {y})"
+        return _floor_divide(x, y)
     return f"libdevice.trunc({x} / {y})" if rounding_mode == "'trunc'" else f"{x} / {y}"
 
 
 def _pow(x: str, y: str) -> str:
+    # A `_Number` is a string that finds the same entry.
     whole = {"2": f"{x} * {x}", "3": f"{x} * {x} * {x}", "1": x, "0.5": f"tl.sqrt({x})", "-1": f"1.0 / {x}"}
     whole |= {"2.0": whole["2"], "3.0": whole["3"], "1.0": x, "-0.5": f"1.0 / tl.sqrt({x})", "-1.0": whole["-1"]}
     whole |= {"-2": f"1.0 / ({x} * {x})", "4": f"({x} * {x}) * ({x} * {x})"}
-    return whole.get(y, f"libdevice.pow({x}, {y})")
+    return whole.get(y, _call_two("libdevice.pow")(x, y))
 
 
 def _clamp(x: str, low: str = "None", high: str = "None") -> str:
+    bounds = [bound for bound in (low, high) if bound != "None"]
+    if not all(_is_number(bound) for bound in bounds) or (len(bounds) == 2 and float(low) > float(high)):
+        # Bounds may be NaN, or cross: then the upper one counts.
+        text = x if low == "None" else f"tl.maximum({x}, {low}, propagate_nan=tl.PropagateNan.ALL)"
+        return text if high == "None" else f"tl.minimum({text}, {high}, propagate_nan=tl.PropagateNan.ALL)"
     # Comparisons with NaN are false, so that NaN is kept.
     text = x if low == "None" else f"tl.where({x} < {low}, {low}, {x})"
-    if high == "None":
-        return text
-    if low == "None":
-        return f"tl.where({x} > {high}, {high}, {x})"
-    return f"tl.where({x} > {high}, {high}, {text})"
+    return text if high == "None" else f"tl.where({x} > {high}, {high}, {text})"
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _gelu(x: str, approximate: str = "'none'") -> str:
@@ -199,8 +230,43 @@ def _round(x: str, decimals: str = "0") -> str:
     return f"libdevice.rint({x})"
 
 
+def _crosses(rest: str, y: str) -> str:
+    """Whether rounding towards zero and rounding down differ."""
+    return f"({rest} != 0) & (({rest} < 0) != ({y} < 0))"
+
+
 def _mod(x: str, y: str) -> str:
-    return f"({x} - libdevice.floor({x} / {y}) * {y})"
+    x, y = _typed(x), _typed(y)
+    rest = f"libdevice.fmod({x}, {y})"
+    return f"tl.where({_crosses(rest, y)}, {rest} + {y}, {rest})"
+
+
+def _floor_divide(x: str, y: str) -> str:
+    """As torch: from the remainder, for the quotient itself may be rounded up."""
+    x, y = _typed(x), _typed(y)
+    rest = f"libdevice.fmod({x}, {y})"
+    down = f"libdevice.rint(({x} - {rest}) / {y} - tl.where({_crosses(rest, y)}, 1.0, 0.0))"
+    return f"tl.where({y} == 0, {x} / {y}, {down})"
+
+
+def _mod_integers(x: str, y: str) -> str:
+    x, y = _typed(x), _typed(y)
+    return f"tl.where({_crosses(f'({x} % {y})', y)}, {x} % {y} + {y}, {x} % {y})"
+
+
+def _floor_divide_integers(x: str, y: str) -> str:
+    x, y = _typed(x), _typed(y)
+    return f"tl.where({_crosses(f'({x} % {y})', y)}, {x} // {y} - 1, {x} // {y})"
+
+
+def _div_integers(x: str, y: str, rounding_mode: str = "None") -> str:
+    return _floor_divide_integers(x, y) if rounding_mode == "'floor'" else f"{_typed(x)} // {_typed(y)}"
+
+
+def _pow_integers(x: str, y: str) -> str:
+    if y not in ("1", "2", "3", "4"):
+        raise Inexpressible(f"an integer to the power {y}")
+    return _pow(x, y)
 
 
 def _mish(x: str) -> str:
@@ -211,6 +277,10 @@ def _mish(x: str) -> str:
 
 def _call(function: str) -> Callable[[str], str]:
     return lambda x: f"{function}({x})"
+
+
+def _call_two(function: str) -> Callable[[str, str], str]:
+    return lambda x, y: f"{function}({_typed(x)}, {_typed(y)})"
 
 
 def _binary(sign: str) -> Callable[[str, str], str]:
@@ -224,7 +294,7 @@ TABLE: dict[str, Callable[..., str]] = {
     "mul": _binary("*"),
     "div": _div,
     "true_divide": _div,
-    "floor_divide": lambda x, y: f"libdevice.floor({x} / {y})",
+    "floor_divide": _floor_divide,
     "pow": _pow,
     "neg": lambda x: f"-{x}",
     "abs": _call("tl.abs"),
@@ -245,7 +315,9 @@ TABLE: dict[str, Callable[..., str]] = {
     "asin": _call("libdevice.asin"),
     "acos": _call("libdevice.acos"),
     "atan": _call("libdevice.atan"),
-    "atan2": lambda x, y: f"libdevice.atan2({x}, {y})",
+    "atan2": _call_two("libdevice.atan2"),
+    "hypot": _call_two("libdevice.hypot"),
+    "lerp": lambda x, y, weight: f"{x} + {weight} * ({y} - {x})",
     "sinh": _call("libdevice.sinh"),
     "cosh": _call("libdevice.cosh"),
     "tanh": _call("libdevice.tanh"),
@@ -255,7 +327,6 @@ TABLE: dict[str, Callable[..., str]] = {
     "erf": _call("tl.erf"),
     "erfc": _call("libdevice.erfc"),
     "sigmoid": lambda x: f"1.0 / (1.0 + tl.exp(-{x}))",
-    "log_sigmoid": lambda x: f"-(tl.where({x} < 0, -{x}, 0.0) + libdevice.log1p(tl.exp(-tl.abs({x}))))",
     "relu": lambda x: f"tl.where({x} < 0, 0, {x})",
     "relu6": lambda x: _clamp(x, "0.0", "6.0"),
     "gelu": _gelu,
@@ -272,7 +343,7 @@ TABLE: dict[str, Callable[..., str]] = {
     "clamp_max": lambda x, high: _clamp(x, "None", high),
     "maximum": _extreme(">"),
     "minimum": _extreme("<"),
-    "fmod": lambda x, y: f"libdevice.fmod({x}, {y})",
+    "fmod": _call_two("libdevice.fmod"),
     "remainder": _mod,
     "floor": _call("libdevice.floor"),
     "ceil": _call("libdevice.ceil"),
@@ -306,5 +377,15 @@ TABLE: dict[str, Callable[..., str]] = {
     "_to_copy": lambda x: x,
     "fmax": lambda x, y: f"tl.maximum({x}, {y})",
     "fmin": lambda x, y: f"tl.minimum({x}, {y})",
-    "copysign": lambda x, y: f"libdevice.copysign({x}, {y})",
+    "copysign": _call_two("libdevice.copysign"),
 }
+_OF_INTEGERS: dict[str, Callable[..., str]] = {
+    "div": _div_integers,
+    "floor_divide": _floor_divide_integers,
+    "remainder": _mod_integers,
+    # Triton's `%` has the sign of the dividend, as in C.
+    "fmod": lambda x, y: f"{_typed(x)} % {_typed(y)}",
+    "pow": _pow_integers,
+    **{name: (lambda x: x) for name in ("floor", "ceil", "trunc", "round")},
+}
+"""Entries that mean something else for integers."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 from functools import cache
 
 import torch.fx
@@ -18,12 +17,7 @@ _MODULES = ("matmul", "attention", "conv", "pool", "scan", "rnn", "sort", "scatt
 def _all() -> dict[str, Family]:
     found: dict[str, Family] = {}
     for name in _MODULES:
-        if importlib.util.find_spec(f"{__package__}.{name}") is None:
-            continue
-        try:
-            module = importlib.import_module(f"{__package__}.{name}")
-        except ImportError:
-            continue
+        module = importlib.import_module(f"{__package__}.{name}")
         found |= {str(operator): family for operator, family in module.FAMILIES.items()}
     return found
 

@@ -25,7 +25,7 @@ from autotriton.propose.compiler.templates.families import family_of
 from autotriton.propose.compiler.templates.formula import formula
 from autotriton.propose.compiler.templates.layout import call
 from autotriton.propose.compiler.templates.names import Names, identifier
-from autotriton.propose.compiler.templates.piece import Piece, Setting, Site, shape_of
+from autotriton.propose.compiler.templates.piece import Piece, Setting, Site, node_at, shape_of
 from autotriton.propose.compiler.templates.plan import Plan
 from autotriton.propose.compiler.templates.scan_patterns import merge_scans
 from autotriton.propose.compiler.templates.simplify import simplify
@@ -106,13 +106,13 @@ class _File:
             self._family(cluster, outputs) if cluster.family is not None else self._plain(cluster, outputs)
         )
         name = self._shared(piece, title_of(cluster))
-        targets = [self.names.of(node) for node in (outputs if not cluster.whole else [cluster.family])]  # type: ignore[list-item]
+        targets = [self.names.of(node) for node in (outputs if not cluster.whole else [node_at(cluster.family)])]
         self.statements.append(call(f"{', '.join(targets)} = {name}", [self._text(arg) for arg in arguments]))
 
     def _plain(self, cluster: Cluster, outputs: list[torch.fx.Node]) -> tuple[Piece, Sequence[Any]]:
         operands = Operands(cluster, Names(self.exported.sources))
         if not operands.values:
-            raise Unsupported("a kernel would have no tensor to read, so its device is not known")
+            operands.witness(self._first_input())
         text = "; ".join(
             dict.fromkeys(formula(node, lambda n: n in cluster.dims, operands.names.of) for node in outputs)
         )
@@ -193,26 +193,17 @@ class _File:
         if views.is_view(value):
             source = self._text(value.args[0])
             if name_of(value) in ("view", "reshape", "_unsafe_view") and not source.isidentifier():
-                source = self._held(value.args[0], source)  # type: ignore[arg-type]
+                source = self._held(node_at(value.args[0]), source)
             return views.expression(value, source, self._text, self._like(value))
         if is_constant(value):
             tensor = value.meta["val"]
-            shape = self._text(
-                tuple(value.args[0]) if name_of(value) in ("full", "zeros", "ones") else list(tensor.shape)
-            )
+            shape = self._text(value.args[0] if name_of(value) in ("full", "zeros", "ones") else list(tensor.shape))
             return f"torch.full({shape}, {literal(fill_of(value))}, dtype={tensor.dtype}, device=device)"
         if isinstance(value.meta.get("val"), torch.Tensor | tuple | list):
-            if str(value.target) == "<built-in function getitem>" and self.plan.owner[value.args[0]].whole:  # type: ignore[index]
-                return f"{self.names.of(value.args[0])}[{value.args[1]}]"  # type: ignore[arg-type]
+            if value.target is operator.getitem and self.plan.owner[whole := node_at(value.args[0])].whole:
+                return f"{self.names.of(whole)}[{value.args[1]}]"
             return self.names.of(value)
         return self._number(value)
-
-    def _constant(self, node: torch.fx.Node) -> str:
-        fill, kind, name = literal(fill_of(node)), node.meta["val"].dtype, name_of(node)
-        if name.endswith("_like"):
-            return f"torch.full_like({self._text(node.args[0])}, {fill}, dtype={kind})"
-        shape = () if name == "scalar_tensor" else node.args[1] if name.startswith("new_") else node.args[0]
-        return f"torch.full({self._text(shape)}, {fill}, dtype={kind}, device=device)"
 
     def _like(self, node: torch.fx.Node) -> str:
         """An input with the shape of this view, so that the shape can be read off it."""
@@ -244,7 +235,7 @@ class _File:
 
     def _symbol(self, value: Any) -> str:
         """A symbolic size that no operator of the graph computes: its symbols are read off the inputs."""
-        known = {}
+        known: dict[str, str] = {}
         for node in self.exported.graph.nodes:
             if node.op == "placeholder" and isinstance(node.meta.get("val"), torch.Tensor):
                 known |= {str(size): f"{self._text(node)}.shape[{d}]" for d, size in enumerate(node.meta["val"].shape)}
@@ -254,14 +245,19 @@ class _File:
         return f"({text})" if " " in text else text
 
     def _class(self, base: str, members: Sequence[str]) -> str:
-        forward = [*self.reading, *self.statements, *self._writing(), f"return {self._returned_text()}"]
+        last = [*self._writing(), f"return {self._returned_text()}"]  # first, for it may add statements
+        forward = [*self.reading, *self.statements, *last]
         if any("device=device" in line for line in forward):
-            first = next(text for name, text in self.exported.inputs.items() if name not in self.exported.numbers)
-            forward.insert(0, f"device = {first}.device")
+            forward.insert(0, f"device = {self.exported.inputs[self._first_input().name]}.device")
         signature = ", ".join(filter(None, ("self", self.exported.signature)))
         method = f"    def forward({signature}):\n" + textwrap.indent("\n".join(forward), "        ")
         inner = [textwrap.indent(member, "    ") for member in members]
         return "\n\n".join([f"class {NEW_NAME}({base}):", *inner, method]).replace(":\n\n", ":\n", 1)
+
+    def _first_input(self) -> torch.fx.Node:
+        """A tensor that is always there, for its device."""
+        tensors = self.exported.inputs.keys() - self.exported.numbers.keys()
+        return next(node_at(node) for node in self.exported.graph.nodes if node.name in tensors)
 
     def _reading(self) -> list[str]:
         """Inputs as the kernels expect them; what was fixed is checked."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch.fx
 
 from autotriton.propose.compiler.templates.cluster import fill_of, is_constant
 from autotriton.propose.compiler.templates.expressions import name_of
+from autotriton.propose.compiler.templates.piece import node_at
 from autotriton.propose.compiler.templates.views import base_of
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">"}
@@ -34,14 +35,15 @@ def _text(node: Any, inside: Callable[[Any], bool], name: Callable[[Any], str], 
         return str(fill_of(node))
     if str(node.target) == "<built-in function getitem>" and inside(node):
         parts = {"var_mean": ("var", "mean"), "max": ("max", "argmax"), "min": ("min", "argmin")}
-        which = parts.get(name_of(node.args[0]), ("", ""))[int(node.args[1]) % 2]  # type: ignore[arg-type]
-        return f"{which}({_text(node.args[0].args[0], inside, name, depth - 1)})"  # type: ignore[union-attr]
+        whole, place = node_at(node.args[0]), node.args[1]
+        which = parts.get(name_of(whole), ("", ""))[1 if place == 1 else 0]
+        return f"{which}({_text(whole.args[0], inside, name, depth - 1)})"
     if not inside(node):
         return name(node)
     if depth == 0:
         return "..."
     operator = name_of(node)
-    args = [_text(arg, inside, name, depth - 1) for arg in node.args if not isinstance(arg, list | tuple)]
+    args = [_text(arg, inside, name, depth - 1) for arg in _readable(node.args)]
     if operator in _SILENT:
         return args[-1] if operator == "copy" else args[0]
     if operator in _INFIX and len(args) == 2:
@@ -50,3 +52,12 @@ def _text(node: Any, inside: Callable[[Any], bool], name: Callable[[Any], str], 
     if operator in ("sum", "mean", "amax", "amin", "argmax", "argmin", "var_mean", "prod", "max", "min", "any", "all"):
         args = args[:1]
     return f"{operator}({', '.join(args)})"
+
+
+def _readable(args: Iterable[Any]) -> Iterator[Any]:
+    """Lists of tensors spelled out, lists of numbers left away."""
+    for arg in args:
+        if isinstance(arg, list | tuple):
+            yield from (item for item in arg if isinstance(item, torch.fx.Node))
+        else:
+            yield arg

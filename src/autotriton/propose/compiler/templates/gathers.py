@@ -13,7 +13,8 @@ import torch.fx
 
 from autotriton.propose.compiler.templates.axes import Dims
 from autotriton.propose.compiler.templates.expressions import literal, name_of
-from autotriton.propose.compiler.templates.piece import shape_of
+from autotriton.propose.compiler.templates.piece import hint, node_at, shape_of
+from autotriton.propose.compiler.templates.sizes import Unreadable
 
 
 class Reader(Protocol):
@@ -43,12 +44,12 @@ def tables(member: torch.fx.Node) -> list[torch.fx.Node]:
     """Tensors that must exist as a whole before `member` can read them."""
     name = name_of(member)
     if name == "cat":
-        return list(member.args[0])  # type: ignore[arg-type]
+        return [node_at(part) for part in _listed(member.args[0])]
     if name in ("arange", "eye", "select_scatter_", "iota"):
         return []
     if name in ("slice_scatter", "select_scatter"):
-        return [member.args[1]]  # type: ignore[list-item]
-    return [member.args[0]]  # type: ignore[list-item]
+        return [node_at(member.args[1])]
+    return [node_at(member.args[0])]
 
 
 def space(member: torch.fx.Node, node: torch.fx.Node, dims: Dims | None) -> Dims:
@@ -60,7 +61,7 @@ def space(member: torch.fx.Node, node: torch.fx.Node, dims: Dims | None) -> Dims
         dim = int(member.args[1]) % len(dims)  # type: ignore[arg-type]
         return dims[dim : dim + 1]
     if name_of(member) == "index":
-        first, count = _index_place(member)
+        first, count = index_place(member)
         return dims[first : first + count]
     return dims
 
@@ -73,20 +74,27 @@ def render(member: torch.fx.Node, index: Sequence[str], operands: dict[torch.fx.
 def _fits(node: torch.fx.Node) -> bool:
     name = name_of(node)
     if name == "index":
-        indices = [i for i in node.args[1] if i is not None]  # type: ignore[union-attr]
-        places = [d for d, i in enumerate(node.args[1]) if i is not None]  # type: ignore[arg-type]
+        places, indices = _indices(node)
         adjacent = places == list(range(places[0], places[0] + len(places)))
-        return adjacent and all(i.meta["val"].dtype in (torch.int64, torch.int32) for i in indices)  # type: ignore[union-attr]
-    if name == "embedding":
-        return True
+        return adjacent and all(i.meta["val"].dtype in (torch.int64, torch.int32) for i in indices)
     return True
 
 
-def _index_place(node: torch.fx.Node) -> tuple[int, int]:
+def _listed(argument: object) -> Sequence[object]:
+    assert isinstance(argument, list | tuple)
+    return argument
+
+
+def _indices(node: torch.fx.Node) -> tuple[list[int], list[torch.fx.Node]]:
+    """Dimensions `aten.index` indexes, and with what."""
+    found = [(d, node_at(i)) for d, i in enumerate(_listed(node.args[1])) if i is not None]
+    return [d for d, _ in found], [i for _, i in found]
+
+
+def index_place(node: torch.fx.Node) -> tuple[int, int]:
     """First dimension of the result the index tensors' shape takes, and how many dimensions that are."""
-    places = [d for d, i in enumerate(node.args[1]) if i is not None]  # type: ignore[arg-type]
-    ranks = [len(shape_of(i)) for i in node.args[1] if i is not None]  # type: ignore[union-attr, arg-type]
-    return places[0], max(ranks)
+    places, indices = _indices(node)
+    return places[0], max(len(shape_of(i)) for i in indices)
 
 
 def _wrapped(index: str, size: str) -> str:
@@ -112,7 +120,7 @@ def _index_select(node: Any, index: Sequence[str], operands: dict[Any, str], rea
 
 
 def _index(node: Any, index: Sequence[str], operands: dict[Any, str], read: Reader) -> str:
-    first, count = _index_place(node)
+    first, count = index_place(node)
     chosen = [(d, i) for d, i in enumerate(node.args[1]) if i is not None]
     middle = [_wrapped(operands[i], read.size(node.args[0], d)) for d, i in chosen]
     return read.load(node.args[0], [*index[:first], *middle, *index[first + count :]], "")
@@ -161,17 +169,18 @@ def _flip(node: Any, index: Sequence[str], operands: dict[Any, str], read: Reade
 
 def _repeat(node: Any, index: Sequence[str], operands: dict[Any, str], read: Reader) -> str:
     shape = shape_of(node.args[0])
-    places = [
-        f"({i} % {size})" if size != 1 else "0" for i, size in zip(index[len(index) - len(shape) :], shape, strict=True)
-    ]
+    own, times = (values[len(index) - len(shape) :] for values in (index, node.args[1]))
+    places = []
+    for d, (i, size, count) in enumerate(zip(own, shape, times, strict=True)):
+        places.append("0" if size == 1 else i if count == 1 else f"({i} % {read.size(node.args[0], d)})")
     return read.load(node.args[0], places, "")
 
 
 def _arange(node: Any, index: Sequence[str], operands: dict[Any, str], read: Reader) -> str:
     args = list(node.args)
     start, step = (0, 1) if len(args) == 1 else (args[0], args[2] if len(args) > 2 else 1)
-    text = index[0] if step == 1 else f"({index[0]} * {literal(step)})"
-    text = text if start == 0 else f"({text} + {literal(start)})"
+    text = index[0] if step == 1 else f"({index[0]} * {_written(step, operands)})"
+    text = text if start == 0 else f"({text} + {_written(start, operands)})"
     kind = "tl.float32" if node.meta["val"].dtype.is_floating_point else "tl.int64"
     return f"({text}).to({kind})"
 
@@ -179,22 +188,36 @@ def _arange(node: Any, index: Sequence[str], operands: dict[Any, str], read: Rea
 def _scatter(node: Any, index: Sequence[str], operands: dict[Any, str], read: Reader) -> str:
     """`slice_scatter` and `select_scatter`: one tensor with a part of it replaced."""
     dim = int(node.args[2]) % len(index) if len(node.args) > 2 else 0
-    size = shape_of(node)[dim]
     places = list(index)
     if name_of(node) == "select_scatter":
-        chosen = int(node.args[3]) % size
+        chosen = _bound(node.args[3], node, dim, operands)
         mask = f"({index[dim]} == {chosen})"
         del places[dim]
     else:
-        start, end, step = (list(node.args[3:]) + [0, size, 1][len(node.args[3:]) :])[:3]
-        start, end, step = start or 0, min(end if end is not None else size, size), step or 1
-        start, end = (start + size if start < 0 else start), (end + size if end < 0 else end)
-        mask = f"({index[dim]} >= {start}) & ({index[dim]} < {end})"
-        places[dim] = f"({index[dim]} - {start})"
+        step = node.args[5] if len(node.args) > 5 else 1
+        begin = _bound(node.args[3] if len(node.args) > 3 else None, node, dim, operands)
+        # The part that is written knows its own length, whatever the size of the whole is.
+        stop = f"{begin} + {read.size(node.args[1], dim)}" + (f" * {step}" if step != 1 else "")
+        mask = f"({index[dim]} >= {begin}) & ({index[dim]} < {stop})"
+        places[dim] = f"({index[dim]} - {begin})"
         if step != 1:
-            mask += f" & (({index[dim]} - {start}) % {step} == 0)"
+            mask += f" & ({places[dim]} % {step} == 0)"
             places[dim] = f"({places[dim]} // {step})"
     return f"tl.where({mask}, {read.load(node.args[1], places, mask)}, {operands[node.args[0]]})"
+
+
+def _bound(value: Any, node: torch.fx.Node, dim: int, operands: dict[Any, str]) -> str:
+    """Where a replaced part begins."""
+    if isinstance(value, torch.fx.Node):
+        return operands[value]
+    size = node.meta["val"].shape[dim]
+    if (value or 0) < 0 and not isinstance(size, int):
+        raise Unreadable(f"a place counted from the end of {hint(size)}")
+    return str(value or 0 if (value or 0) >= 0 else max(value + size, 0))
+
+
+def _written(value: Any, operands: dict[Any, str]) -> str:
+    return operands[value] if isinstance(value, torch.fx.Node) else literal(value)
 
 
 _RENDER: dict[str, Callable[..., str]] = {

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 import torch.fx
 
-from autotriton.propose.compiler.templates.access import Access, Group, access, grouped
+from autotriton.propose.compiler.templates.access import Access, Group, grouped, stored
 from autotriton.propose.compiler.templates.axes import Axis
 from autotriton.propose.compiler.templates.body import Body, Operands, axes_apart
 from autotriton.propose.compiler.templates.cluster import Cluster
@@ -35,8 +36,7 @@ class Loops:
 
 
 def accesses(cluster: Cluster, operands: Operands, outputs: Sequence[torch.fx.Node]) -> list[Access]:
-    stored = [access("out", node.meta["val"], cluster.dims[node]) for node in outputs]
-    return [*operands.loads.values(), *stored]
+    return [*operands.loads.values(), *(stored("out", node.meta["val"], cluster.dims[node]) for node in outputs)]
 
 
 def loops_of(
@@ -72,7 +72,7 @@ def decomposition(groups: Sequence[Group], whole: str, used: str) -> list[str]:
         text = f"{whole} // ({behind})" if " * " in behind else f"{whole} // {behind}" if behind else whole
         if number:
             text = f"{text} % {group.size_name}"
-        if _occurs(group.index, used):
+        if occurs(group.index, used):
             lines.append(f"{group.index} = {text}")
     return lines
 
@@ -82,9 +82,7 @@ def inner_sizes(loops: Loops, sizes: Sizes, text: str) -> list[tuple[str, str]]:
     found = []
     for groups in (loops.rows, loops.columns):
         if len(groups) > 1:
-            found += [
-                (group.size_name, sizes.product(group.axes)) for group in groups if _occurs(group.size_name, text)
-            ]
+            found += [(group.size_name, sizes.product(group.axes)) for group in groups if occurs(group.size_name, text)]
     return found
 
 
@@ -92,13 +90,8 @@ def total(groups: Sequence[Group], sizes: Sizes) -> str:
     return sizes.product([axis for group in groups for axis in group.axes])
 
 
-def _occurs(name: str, text: str) -> bool:
-    import re
-
+def occurs(name: str, text: str) -> bool:
     return re.search(rf"\b{re.escape(name)}\b", text) is not None
-
-
-occurs = _occurs
 
 
 def number_arguments(operands: Operands) -> list[str]:

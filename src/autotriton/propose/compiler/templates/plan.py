@@ -21,7 +21,7 @@ from autotriton.propose.compiler.templates.cluster import (
 )
 from autotriton.propose.compiler.templates.expressions import is_pointwise, name_of
 from autotriton.propose.compiler.templates.families import family_of
-from autotriton.propose.compiler.templates.piece import shape_of
+from autotriton.propose.compiler.templates.piece import node_at, shape_of
 from autotriton.propose.compiler.templates.views import base_of, is_view
 
 _MAX_OPERANDS = 12
@@ -45,7 +45,7 @@ class Plan:
     def _place(self, node: torch.fx.Node) -> None:
         if is_view(node) or is_constant(node) or _is_part(node):
             if _is_part(node) and node.args[0] in self.owner:
-                self.owner[node] = self.owner[node.args[0]]  # type: ignore[index]
+                self.owner[node] = self.owner[node_at(node.args[0])]
             return
         if is_pointwise(node) or gathers.is_gather(node):
             self._place_element_wise(node)
@@ -102,15 +102,12 @@ class Plan:
 
     def _twin(self, node: torch.fx.Node) -> Cluster | None:
         """The cluster that reduces the same tensor over the same dimensions already: both come out of one reading."""
-        for other in node.args[0].users:  # type: ignore[union-attr]
-            if other is not node and other in self.owner and is_reduction(other) and other.args[0] is node.args[0]:
+        source = node_at(node.args[0])
+        for other in source.users:
+            if other is not node and other in self.owner and is_reduction(other) and other.args[0] is source:
                 cluster = self.owner[other]
                 same = reduced_dims(other)[0] == reduced_dims(node)[0]
-                if (
-                    same
-                    and cluster.dims_of(node.args[0]) is None
-                    and cluster.frame_shape() == list(shape_of(node.args[0]))
-                ):  # type: ignore[arg-type]
+                if same and cluster.dims_of(source) is None and cluster.frame_shape() == list(shape_of(source)):
                     return cluster
         return None
 
@@ -124,6 +121,8 @@ class Plan:
             trial.reduced = tuple(axes)
             # The results of a wide reduction come from a second kernel, so that nothing else can be in the first.
             return not trial.is_wide or all(cluster.is_full(member) for member in cluster.members)
+        if name_of(node) in ("argmax", "argmin", "max", "min"):  # places count in the order of the columns
+            return tuple(axis for d in over for axis in dims[d]) == cluster.reduced
         # In a wide cluster every full value comes before the reductions, so that this one depends on none of them.
         return axes == set(cluster.reduced)
 

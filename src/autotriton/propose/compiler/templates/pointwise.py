@@ -32,7 +32,7 @@ _FLAT: tuple[Setting, ...] = tuple(
 def render(cluster: Cluster, operands: Operands, outputs: Sequence[torch.fx.Node], name: str, formula: str) -> Piece:
     names = [(node, operands.names.unique("out")) for node in outputs]
     loops = loops_of(cluster, operands, outputs, flat(cluster.frame), ())
-    sizes = Sizes(operands.values)
+    sizes = Sizes(operands.walked, computed=operands.computed())
     draft = Draft(name, formula, operands, sizes, [(out, node.meta["val"], cluster.dims[node]) for node, out in names])
     if not loops.rows:
         return _flat(cluster, operands, names, loops, draft)
@@ -81,7 +81,7 @@ def _tiled(
 def _tiles(loops: Loops) -> tuple[Setting, ...]:
     """Tiles of about 2048 elements, as wide as the columns allow."""
     columns = 1 << max(0, math.ceil(math.log2(math.prod(group.size for group in loops.columns))))
-    found = []
+    found: list[Setting] = []
     for elements, widest, warps in ((2048, 1024, 4), (4096, 2048, 8), (2048, 128, 4), (1024, 32, 4), (4096, 64, 8)):
         width = min(widest, columns)
         found.append({"BLOCK_R": max(1, elements // width), "BLOCK_C": width, "num_warps": warps})

@@ -52,14 +52,20 @@ def reducer(node: torch.fx.Node, count: str) -> Reducer:
         largest = name in ("amax", "max", "argmax")
         if name.startswith("arg") or isinstance(value, tuple | list):
             return _place(source, largest, name.startswith("arg"))
-        return _extreme(source, largest)
+        return _extreme(source, largest, source.is_floating_point and not _is_in_softmax(node))
     if name in ("any", "all"):
         return _logical(name == "any")
     if name == "prod":
         return _product(kind)
     if name == "var_mean":
-        return _variance(count, _correction(node))
+        return _variance(kind, count, _correction(node))
     raise AssertionError(name)
+
+
+def _is_in_softmax(node: torch.fx.Node) -> bool:
+    """NaN comes through a softmax by way of the exponentials, so that its maximum need not look for it."""
+    origin = node.meta.get("torch_fn")
+    return origin is not None and "softmax" in origin[1]
 
 
 def _correction(node: torch.fx.Node) -> float:
@@ -103,21 +109,32 @@ def _limit(kind: torch.dtype, largest: bool) -> str:
     return str(info.min if largest else info.max)
 
 
-def _extreme(kind: torch.dtype, largest: bool) -> Reducer:
+def _extreme(kind: torch.dtype, largest: bool, keeps_nan: bool = False) -> Reducer:
     tl, limit = compute_type(kind), _limit(kind, largest)
     pick, reduce = ("tl.maximum", "tl.max") if largest else ("tl.minimum", "tl.min")
+    more = ", propagate_nan=tl.PropagateNan.ALL" if keeps_nan else ""
 
     def masked(v: str, mask: str) -> str:
         return f"tl.where({mask}, {v}, {limit})"
 
+    def over(s: str, v: str) -> Lines:
+        if not keeps_nan:
+            return [f"{s} = {reduce}({v}, axis=1, keep_dims=True)"]
+        best = f"{s}_best"
+        return [
+            *([f"{best} = {v}"] if v != best else []),
+            f"{s}_is_nan = tl.max(({best} != {best}).to(tl.int32), axis=1, keep_dims=True) != 0",
+            f'{s} = tl.where({s}_is_nan, float("nan"), {reduce}({best}, axis=1, keep_dims=True))',
+        ]
+
     return Reducer(
-        once=lambda s, v, mask: [f"{s} = {reduce}({masked(v, mask)}, axis=1, keep_dims=True)"],
+        once=lambda s, v, mask: over(s, masked(v, mask)),
         start=lambda s, shape: [f"{s}_best = tl.full({shape}, {limit}, {tl})"],
-        step=lambda s, v, mask: [f"{s}_best = {pick}({s}_best, {masked(v, mask)})"],
-        finish=lambda s: [f"{s} = {reduce}({s}_best, axis=1, keep_dims=True)"],
+        step=lambda s, v, mask: [f"{s}_best = {pick}({s}_best, {masked(v, mask)}{more})"],
+        finish=lambda s: over(s, f"{s}_best"),
         parts=lambda s: [f"{s}_part"],
-        part=lambda s: [f"{s}_part = {reduce}({s}_best, axis=1, keep_dims=True)"],
-        whole=lambda s: [f"{s} = {reduce}(tl.where(part_mask, {s}_part, {limit}), axis=1, keep_dims=True)"],
+        part=lambda s: [*over(s, f"{s}_best"), f"{s}_part = {s}"],
+        whole=lambda s: over(s, masked(f"{s}_part", "part_mask")),
         results=lambda s: [s],
         part_types=(kind if kind not in (torch.float16, torch.bfloat16) else torch.float32,),
     )
@@ -129,18 +146,26 @@ def _place(kind: torch.dtype, largest: bool, only_place: bool) -> Reducer:
     far = str(2**31 - 1)
 
     def settled(s: str, value: str, place: str) -> Lines:
-        """The best value, and the first place that has it."""
-        return [
+        """The best value, and the first place that has it. NaN is better than everything."""
+        lines = [
             f"{s}_value = {reduce}({value}, axis=1, keep_dims=True)",
             f"{s} = tl.min(tl.where({value} == {s}_value, {place}, {far}), axis=1, keep_dims=True)",
         ]
+        if kind.is_floating_point:
+            lines += [
+                f"{s}_nan = tl.min(tl.where({value} != {value}, {place}, {far}), axis=1, keep_dims=True)",
+                f'{s}_value = tl.where({s}_nan < {far}, float("nan"), {s}_value)',
+                f"{s} = tl.where({s}_nan < {far}, {s}_nan, {s})",
+            ]
+        return lines
 
     def once(s: str, v: str, mask: str) -> Lines:
         return [f"{s}_best = tl.where({mask}, {v}, {limit})", *settled(s, f"{s}_best", "col")]
 
     def step(s: str, v: str, mask: str) -> Lines:
+        is_nan = f" | (({v} != {v}) & ({s}_best == {s}_best))" if kind.is_floating_point else ""
         return [
-            f"{s}_better = {mask} & (({v} {sign} {s}_best) | ({s}_place == {far}))",
+            f"{s}_better = {mask} & (({v} {sign} {s}_best) | ({s}_place == {far}){is_nan})",
             f"{s}_place = tl.where({s}_better, col, {s}_place)",
             f"{s}_best = tl.where({s}_better, {v}, {s}_best)",
         ]
@@ -215,10 +240,11 @@ def _product(kind: torch.dtype) -> Reducer:
     )
 
 
-def _variance(count: str, correction: float) -> Reducer:
+def _variance(kind: torch.dtype, count: str, correction: float) -> Reducer:
     """Welford's update in every lane, the lanes joined by Chan's formula at the end: one reading, no cancellation."""
     freedom = f"({count} - {correction:g})" if correction else count
     name = "unbiased" if correction else "var"
+    tl, stored = compute_type(kind), kind if kind is torch.float64 else torch.float32
 
     def joined(s: str, mean: str, m2: str, seen: str) -> Lines:
         return [
@@ -248,7 +274,7 @@ def _variance(count: str, correction: float) -> Reducer:
         ]
 
     def start(s: str, shape: str) -> Lines:
-        return [*(f"{s}_{n} = tl.zeros({shape}, tl.float32)" for n in ("mean", "m2", "seen")), f"{s}_rounds = 0.0"]
+        return [*(f"{s}_{n} = tl.zeros({shape}, {tl})" for n in ("mean", "m2", "seen")), f"{s}_rounds = 0.0"]
 
     return Reducer(
         once=once,
@@ -272,7 +298,7 @@ def _variance(count: str, correction: float) -> Reducer:
             f"{s}_{name} = {s}_m2 / {freedom}",
         ],
         results=lambda s: [f"{s}_{name}", f"{s}_mean"],
-        part_types=(torch.float32,) * 3,
+        part_types=(stored,) * 3,
     )
 
 

@@ -27,7 +27,7 @@ from autotriton.propose.compiler.templates.loops import (
     occurs,
     total,
 )
-from autotriton.propose.compiler.templates.piece import Piece, Setting
+from autotriton.propose.compiler.templates.piece import Piece, Setting, node_at
 from autotriton.propose.compiler.templates.reducers import PRODUCT_HELPER, Reducer, reducer
 from autotriton.propose.compiler.templates.sizes import Sizes
 from autotriton.propose.compiler.templates.views import base_of
@@ -44,7 +44,7 @@ def render(cluster: Cluster, operands: Operands, outputs: Sequence[torch.fx.Node
         name,
         formula,
         operands,
-        Sizes(operands.values),
+        Sizes(operands.walked, computed=operands.computed()),
         [(out, _value(node), cluster.dims[node]) for node, out in names],
     )
     work = _Reduction(cluster, operands, names, loops, draft)
@@ -237,7 +237,7 @@ class _Reduction:
         own = [member for member in reductions if self._state(member)]
         for member in own:
             before += self._reducer(member).start(self.states[member], "(BLOCK_R, BLOCK_C)")
-        statements = self._full_statements([m.args[0] for m in reductions], full or [], own)  # type: ignore[misc]
+        statements = self._full_statements([node_at(m.args[0]) for m in reductions], full or [], own)
         after: list[str] = []
         if full is None:
             for member in reductions:
@@ -360,14 +360,12 @@ class _Reduction:
         columns = 1 << math.ceil(math.log2(max(1, math.prod(group.size for group in self.loops.columns))))
         rows = [max(1, elements // columns) for elements in (1024, 2048, 4096, 512)]
         warps = 4 if columns <= 2048 else 8 if columns <= 8192 else 16
-        found = [{"BLOCK_R": r, "num_warps": w} for r in dict.fromkeys(rows) for w in (warps, max(1, warps // 2))]
-        return tuple(found)
+        return tuple({"BLOCK_R": r, "num_warps": w} for r in dict.fromkeys(rows) for w in (warps, max(1, warps // 2)))
 
     def _looped_tiles(self, contiguous: bool) -> tuple[Setting, ...]:
+        shapes = [(64, 16, 4), (128, 8, 4), (64, 32, 8), (32, 32, 4), (128, 32, 8), (256, 8, 8)]
         if contiguous:
-            shapes = ((1, 2048, 8), (1, 4096, 8), (1, 1024, 4), (1, 4096, 16), (2, 1024, 8))
-        else:
-            shapes = ((64, 16, 4), (128, 8, 4), (64, 32, 8), (32, 32, 4), (128, 32, 8), (256, 8, 8))
+            shapes = [(1, 2048, 8), (1, 4096, 8), (1, 1024, 4), (1, 4096, 16), (2, 1024, 8)]
         return tuple({"BLOCK_R": r, "BLOCK_C": c, "num_warps": w} for r, c, w in shapes)
 
 

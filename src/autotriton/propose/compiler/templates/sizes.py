@@ -7,18 +7,29 @@ from collections.abc import Sequence
 
 import torch
 
+from autotriton.propose.compiler.templates.access import memory_order
 from autotriton.propose.compiler.templates.axes import Axis, Dims, refreshed
-from autotriton.propose.compiler.templates.piece import hint
+
+
+class Unreadable(Exception):
+    """A size that depends on a symbolic dimension and that no operand has."""
 
 
 class Sizes:
-    """Looks sizes up in the operands of one wrapper."""
+    """Looks sizes up in the operands of one wrapper.
+
+    `named` sizes have a name already; `computed` ones are those of operators that make a shape of their own, as
+    concatenation does.
+    """
 
     def __init__(
-        self, operands: Sequence[tuple[str, torch.Tensor, Dims]], named: dict[Axis, str] | None = None
+        self,
+        operands: Sequence[tuple[str, torch.Tensor, Dims]],
+        named: dict[Axis, str] | None = None,
+        computed: dict[Axis, str] | None = None,
     ) -> None:
         self.operands = [(name, value, refreshed(dims)) for name, value, dims in operands]
-        self.named = named or {}
+        self.named, self.computed = named or {}, computed or {}
 
     def axis(self, axis: Axis) -> str:
         if axis in self.named:
@@ -34,12 +45,19 @@ class Sizes:
                     return f"{name}.shape[{d}] // {math.prod(other.size for other in axes[:-1])}"
         for name, _, dims in self.operands:
             for d, axes in enumerate(dims):
-                if axis in axes and not axis.static:
+                if axis in axes and not axis.static and all(other.static for other in axes if other is not axis):
                     return f"{name}.shape[{d}] // {math.prod(other.size for other in axes if other is not axis)}"
-        for parent, text in self.named.items():
+        return self._elsewhere(axis)
+
+    def _elsewhere(self, axis: Axis) -> str:
+        if axis in self.computed:
+            return self.computed[axis]
+        for parent, text in [*self.named.items(), *self.computed.items()]:
             if parent.parts is not None and axis in parent.leaves():
                 rest = math.prod(leaf.size for leaf in parent.leaves() if leaf is not axis)
-                return f"{text} // {rest}"
+                return f"{_bracketed(text)} // {rest}"
+        if not axis.static:
+            raise Unreadable(f"a size of {axis.size}")
         return str(axis.size)
 
     def product(self, axes: Sequence[Axis]) -> str:
@@ -47,7 +65,8 @@ class Sizes:
         for name, _, dims in self.operands:
             if [axis for part in dims for axis in part] == list(axes) and len(axes) > 1:
                 return f"{name}.numel()"
-        return " * ".join(_bracketed(self.axis(axis)) for axis in axes) or "1"
+        texts = [self.axis(axis) for axis in axes]
+        return " * ".join(map(_bracketed, texts)) if len(texts) > 1 else "".join(texts) or "1"
 
     def dimension(self, axes: Sequence[Axis]) -> str:
         for name, _, dims in self.operands:
@@ -69,8 +88,8 @@ class Sizes:
                 return f"torch.empty_like({name})"
         device = self.operands[0][0]
         kind = next((f"{n}.dtype" for n, v, _ in self.operands if v.dtype == value.dtype), str(value.dtype))
-        order = sorted(range(len(dims)), key=lambda d: (-hint(value.stride(d)), d))
-        if order == list(range(len(dims))) or value.is_contiguous():
+        order = memory_order(value)
+        if order == list(range(len(dims))):
             return f"torch.empty({self.shape(dims)}, dtype={kind}, device={device}.device)"
         back = ", ".join(str(order.index(d)) for d in range(len(dims)))
         shape = self.shape(tuple(dims[d] for d in order))
@@ -78,4 +97,4 @@ class Sizes:
 
 
 def _bracketed(text: str) -> str:
-    return f"({text})" if " // " in text else text
+    return f"({text})" if " " in text else text

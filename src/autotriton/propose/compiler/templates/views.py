@@ -8,7 +8,7 @@ import torch.fx
 
 from autotriton.propose.compiler.templates.axes import Axis, fresh, regrouped
 from autotriton.propose.compiler.templates.expressions import name_of
-from autotriton.propose.compiler.templates.piece import hint, shape_of
+from autotriton.propose.compiler.templates.piece import hint, node_at, shape_of
 
 VIEWS = frozenset(
     [
@@ -51,7 +51,7 @@ def is_view(node: torch.fx.Node) -> bool:
 def base_of(node: torch.fx.Node) -> torch.fx.Node:
     """The value a chain of views looks at."""
     while is_view(node):
-        node = node.args[0]  # type: ignore[assignment]
+        node = node_at(node.args[0])
     return node
 
 
@@ -88,13 +88,11 @@ def _shape(node: torch.fx.Node, of: str) -> str:
     """The new shape in terms of the old one: kept and merged dimensions are read off, the outer part of a split one is
     what the program says, the inner part the rest.
     """
-    source = node.args[0]
-    assert isinstance(source, torch.fx.Node)
-    old = fresh(source)
+    old = fresh(node_at(node.args[0]))
     new = regrouped(old, shape_of(node))
     if new is None:
         return ""
-    texts = {}
+    texts: dict[Axis, str] = {}
     for d, axes in enumerate(old):
         for axis in axes:
             texts |= _parts(axis, f"{of}.shape[{d}]")
@@ -110,7 +108,7 @@ def _parts(axis: Axis, text: str) -> dict[Axis, str]:
 
 
 def _slice(node: torch.fx.Node, of: str, text: Any) -> str:
-    dim, start, end, step = [*node.args[1:], 0, None, None, None][:4] if len(node.args) == 1 else _padded(node)
+    dim, start, end, step = _padded(node)
     first = "" if start in (0, None) else text(start)
     last = "" if end is None or (isinstance(end, int) and end >= 2**62) else text(end)
     pace = "" if step in (1, None) else f":{text(step)}"

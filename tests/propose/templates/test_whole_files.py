@@ -1,0 +1,122 @@
+"""Emitted files against torch: one file serves every batch size, in every form of kernel, over special values too."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+sys.path.insert(0, str(Path(__file__).parent))
+
+from whole_file import Sample, run_all  # noqa: E402
+
+pytestmark = pytest.mark.interp
+
+
+def _batches(forward: str, drawn: str, inputs: str = "x", init: str = "pass") -> Sample:
+    """Emitted for a batch of 8, run for 8, 3 and 17."""
+    return Sample(forward, drawn, inputs, init, more=tuple(drawn.replace("(8,", f"({n},") for n in (3, 17)))
+
+
+SPECIAL_ROWS = """torch.tensor([[1.0, float('nan'), 3.0], [float('nan')] * 3, [-float('inf')] * 3,
+ [float('inf'), -float('inf'), 0.0], [3.0, 3.0, 1.0]])""".replace("\n", "")
+EXTREMA = "return x.amax(1), x.amin(), x.max(1), x.min(1), x.argmax(1), x.argmin()"
+SAMPLES = {
+    "layer_norm": _batches("return self.n(x)", "torch.randn(8, 5, 40)", init="self.n = nn.LayerNorm(40)"),
+    "embedding": _batches(
+        "return F.pad(torch.cat((self.t(x), y), 1), (1, 2))",
+        "torch.randint(0, 50, (8, 12)), torch.randn(8, 3, 24)",
+        "x, y",
+        "self.t = nn.Embedding(50, 24)",
+    ),
+    "concatenated": _batches(
+        "return torch.cat((x, x * 2), 0), x.repeat(2, 1), x.flip(0), torch.roll(x, 1, 0), torch.stack((x, x + 1), 1)",
+        "torch.randn(8, 5)",
+    ),
+    "ranges": _batches(
+        "i = torch.arange(x.size(0), device=x.device)\nreturn x + i[:, None], (x * i[:, None]).sum(), x / x.size(0), i",
+        "torch.randn(8, 5)",
+    ),
+    "everything": _batches("return (x * 2).mean(), x.mean(0), x.std(), x.max()", "torch.randn(8, 3, 40)"),
+    "batch_norm": _batches("return self.n(x)", "torch.randn(8, 6, 5, 5)", init="self.n = nn.BatchNorm2d(6)"),
+    "group_norm": _batches("return self.n(x)", "torch.randn(8, 6, 5, 5)", init="self.n = nn.GroupNorm(3, 6)"),
+    "merged": _batches(
+        "return torch.softmax(self.l(x.flatten(1)), 1), x.reshape(-1, 4).sum(1), x.reshape(-1).amax()",
+        "torch.randn(8, 3, 4)",
+        init="self.l = nn.Linear(12, 9)",
+    ),
+    "heads": _batches(
+        "q = self.l(x).view(x.size(0), -1, 3, 4, 5).permute(2, 0, 3, 1, 4)\n"
+        "return F.scaled_dot_product_attention(q[0], q[1], q[2]).transpose(1, 2).reshape(x.shape)",
+        "torch.randn(8, 7, 20)",
+        init="self.l = nn.Linear(20, 60)",
+    ),
+    "written_parts": _batches(
+        "y = x.clone()\ny[:, 1:3] = 0\ny[2:] = y[2:] * 2\ny[:, ::2] += 1\ny[:, 0] = 5\nreturn y", "torch.randn(8, 6)"
+    ),
+    "upsampled": _batches(
+        "return F.interpolate(x, scale_factor=2), F.pad(x, (1, 1, 1, 1), mode='reflect'), F.pixel_shuffle(x, 2), "
+        "F.interpolate(x, scale_factor=2, mode='bilinear', align_corners=False)",
+        "torch.randn(8, 4, 5, 5)",
+    ),
+    "losses": _batches(
+        "return F.cross_entropy(x, t), F.mse_loss(x, x * 2), F.nll_loss(x, t), F.cosine_similarity(x, x + 1)",
+        "torch.randn(8, 5), torch.randint(0, 5, (8,))",
+        "x, t",
+    ),
+    "outer": _batches("return x[:, None] * x[None, :], (x[:, None] - x[None, :]).abs().sum(1)", "torch.randn(8,)"),
+    "residual": _batches(
+        "y = self.a(x)\nz = F.gelu(y) + x\nw = self.n(z)\nreturn w + z, y.sum(1) + w.mean(1)",
+        "torch.randn(8, 16)",
+        init="self.a = nn.Linear(16, 16)\nself.n = nn.LayerNorm(16)",
+    ),
+    "distances": _batches("return torch.cdist(x, x), x.norm(3, dim=1), x / x.norm()", "torch.randn(8, 30)"),
+    "strided": _batches(
+        "return x.t() + y, x.t().sum(1), x[:, ::2] * 2, x.t().contiguous().view(-1, 4).amax(1)",
+        "torch.randn(8, 12), torch.randn(12, 1)",
+        "x, y",
+    ),
+    "looped": Sample(
+        "return torch.softmax(x, 1), F.layer_norm(x, (9000,)), x.argmax(1), x.prod(1), (x > 3).any(1), (x < 3).all(1)",
+        "torch.randn(3, 9000)",
+    ),
+    "looped_columns": Sample(
+        "return torch.softmax(x, 1), x.argmax(1), x.var(1), F.normalize(x, dim=1)", "torch.randn(3, 100, 70)"
+    ),
+    "parts": Sample(
+        "return x.sum(1), x.std(1), x.argmax(1), x.min(1)[1], (x > 3).any(), x - x.mean(1, keepdim=True), x.prod()",
+        "torch.randn(3, 20000)",
+    ),
+    "special": Sample(f"{EXTREMA}, x.softmax(1), x.sum(1)", SPECIAL_ROWS),
+    "special_looped": Sample(EXTREMA, "torch.randn(3, 9000).index_fill(1, torch.tensor([7000]), float('nan'))"),
+    "special_parts": Sample(EXTREMA, "torch.randn(3, 20000).index_fill(1, torch.tensor([9000]), float('nan'))"),
+    "order": Sample("return x.sum((1, 2)), x.transpose(1, 2).flatten(1).argmax(1)", "torch.randn(3, 6, 7)"),
+    "double": Sample("return x.var(1), F.layer_norm(x, (9000,)), (x * 0.1).sum(1)", "torch.randn(3, 9000).double()"),
+    "integers": Sample(
+        "return x.sum(1), x.amax(1), x.argmin(1), x.prod(1), x // 3, -x % 5, (x > 2).sum(1), x.sum(dtype=torch.float)",
+        "torch.randint(-9, 9, (4, 30))",
+    ),
+    "large_integers": Sample("return x // 7, x % 1000, x.div(3, rounding_mode='trunc')", "torch.arange(5) + 2**40"),
+}
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return run_all(SAMPLES, tmp_path_factory.mktemp("files"))
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_the_file_returns_what_torch_returns(results: dict[str, Any], name: str):
+    assert not isinstance(results[name], str), results[name]
+    assert len(results[name]) == 1 + len(SAMPLES[name].more)
+    for found, expected in results[name]:
+        assert isinstance(expected, type(found))
+        leaves = [torch.utils._pytree.tree_leaves(value) for value in (found, expected)]
+        for one, other in zip(*leaves, strict=True):
+            exact = other.dtype is torch.float64
+            torch.testing.assert_close(
+                one, other, rtol=1e-9 if exact else 1e-4, atol=1e-9 if exact else 2e-5, equal_nan=True
+            )
