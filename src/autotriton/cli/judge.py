@@ -70,19 +70,10 @@ def judge(
     from autotriton.cli import show
     from autotriton.tasks import source
 
-    if timeout is not None and not (math.isfinite(timeout) and timeout > 0):
-        raise UsageError(f"--timeout must be a positive number of seconds, not {timeout}")
-    options: dict[str, Any] = {
-        "policy": policy,
-        "tier": tier,
-        "device": device.value,
-        "allow_degenerate": allow_degenerate,
-        "sandbox": sandbox.value,
+    options = {
+        **judging(policy, tier, device, allow_degenerate, sandbox, target, timeout),
         "seed": seed,
-        # What is not given stays at the judge's own default.
-        **({"targets": tuple(target)} if target else {}),
         **({"baselines": tuple(b.value for b in baseline)} if baseline else {}),
-        **({"timeout_s": timeout} if timeout is not None else {}),
     }
     loaded = source.load(task, mode=mode, tf32=tf32, inputs=input or (), init=init or ())
     code = source.read(candidate, "candidate")
@@ -96,6 +87,29 @@ def judge(
     else:
         show.verdict(verdict, task=loaded.id, run=str(run.path) if run else None)
     raise typer.Exit(0 if verdict.accepted else 1)
+
+
+def judging(
+    policy: Policy,
+    tier: Tier | None,
+    device: Device,
+    allow_degenerate: bool,
+    sandbox: SandboxKind,
+    target: list[str] | None,
+    timeout: float | None,
+) -> dict[str, Any]:
+    """Options of the judge from those of a verb. What is not given stays at the judge's own default."""
+    if timeout is not None and not (math.isfinite(timeout) and timeout > 0):
+        raise UsageError(f"--timeout must be a positive number of seconds, not {timeout}")
+    return {
+        "policy": policy,
+        "tier": tier,
+        "device": device.value,
+        "allow_degenerate": allow_degenerate,
+        "sandbox": sandbox.value,
+        **({"targets": tuple(target)} if target else {}),
+        **({"timeout_s": timeout} if timeout is not None else {}),
+    }
 
 
 def _judge(task: Task, code: str, options: dict[str, Any], run: Run | None, report: Callable[[str], None]) -> Verdict:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from autotriton.cli.judge import Device, SandboxKind
-from autotriton.errors import AutoTritonError, UsageError
+from autotriton.cli.judge import Device, SandboxKind, judging
+from autotriton.errors import AutoTritonError
 from autotriton.types import Attempt, Mode, Policy, Task, Tier
 
 if TYPE_CHECKING:
@@ -66,28 +65,17 @@ def optimize(
     from autotriton.report import folder
     from autotriton.tasks import source
 
-    if timeout is not None and not (math.isfinite(timeout) and timeout > 0):
-        raise UsageError(f"--timeout must be a positive number of seconds, not {timeout}")
-    judging: dict[str, Any] = {
-        "policy": policy,
-        "tier": tier,
-        "device": device.value,
-        "allow_degenerate": allow_degenerate,
-        "sandbox": sandbox.value,
-        # What is not given stays at the judge's own default.
-        **({"targets": tuple(target)} if target else {}),
-        **({"timeout_s": timeout} if timeout is not None else {}),
-    }
+    asked = judging(policy, tier, device, allow_degenerate, sandbox, target, timeout)
     specs = proposer or [DEFAULT_PROPOSER]
     asking = {k: v for k, v in (("samples", samples), ("temperature", temperature)) if v is not None}
-    options = _options(judging, budget, retune)
+    options = _options(asked, budget, retune)
     loaded = source.load(task, mode=mode, tf32=tf32, inputs=input or (), init=init or ())
     proposers = _proposers(specs, asking)
     place = out or Path("optimized", folder.stem(loaded))
     folder.require_writable(place)
     if sandbox is SandboxKind.NONE:
         print("warning: without a sandbox candidates can do whatever you can do", file=sys.stderr)
-    config = {"task": loaded.id, "task_hash": loaded.hash, "proposers": specs, **asking, **judging, "budget": budget}
+    config = {"task": loaded.id, "task_hash": loaded.hash, "proposers": specs, **asking, **asked, "budget": budget}
     with _run(runs, resume, config) as run:
         result = _optimize(loaded, proposers, options, run, place)
         files = folder.write(place, result, run.info)

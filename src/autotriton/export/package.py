@@ -7,7 +7,6 @@ import keyword
 import os
 import re
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping
 from importlib import resources
@@ -15,6 +14,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+from autotriton.child import child_command, python_path
 from autotriton.errors import ProposerError, UsageError
 from autotriton.export.facts import Facts
 from autotriton.export.models import VALUES, write_model
@@ -88,17 +88,14 @@ def _learn(task: Task, code: str) -> Facts:
     with tempfile.TemporaryDirectory(prefix="autotriton-") as folder:
         question, answer = Path(folder, "request.json"), Path(folder, "answer.json")
         question.write_text(json.dumps({"task": task.model_dump(mode="json"), "code": code}), encoding="utf-8")
-        package = str(Path(__file__).resolve().parents[2])
-        path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
-        command = [sys.executable, "-P", "-m", _CHILD, str(question), str(answer)]
+        command = child_command(_CHILD, str(question), str(answer))
+        environment = {**os.environ, "PYTHONPATH": python_path()}
         try:
-            child = subprocess.run(
-                command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, timeout=_TIMEOUT_S, check=False
-            )
+            ended = subprocess.run(command, env=environment, capture_output=True, timeout=_TIMEOUT_S, check=False)
         except subprocess.TimeoutExpired:
             raise ProposerError(f"task {task.id} could not be exported: not understood in {_TIMEOUT_S:g} s") from None
         if not answer.exists():
-            last = child.stderr.decode(errors="replace").strip().splitlines()[-1:]
+            last = ended.stderr.decode(errors="replace").strip().splitlines()[-1:]
             raise ProposerError(f"task {task.id} could not be exported: {' '.join(last)}")
         found = json.loads(answer.read_text(encoding="utf-8"))
     if "error" in found:

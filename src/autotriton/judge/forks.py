@@ -7,13 +7,13 @@ import json
 import os
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from autotriton.child import child_command, python_path
 from autotriton.errors import JudgeError
 from autotriton.judge.channel import Channel, ChannelError
 from autotriton.judge.sandbox.limits import Limits, runtime_paths
@@ -99,12 +99,13 @@ class ForkServer:
         ours, theirs = socket.socketpair()
         environment = {
             **_environment(),
+            "PYTHONPATH": python_path(),
             "TRITON_INTERPRET": "1" if interpret else "0",
             "OMP_NUM_THREADS": "1",
             "MKL_NUM_THREADS": "1",
             "PYTHONDONTWRITEBYTECODE": "1",
         }
-        command = [sys.executable, "-P", "-m", "autotriton.judge.zygote", str(theirs.fileno())]
+        command = child_command("autotriton.judge.zygote", str(theirs.fileno()))
         if kind == "bwrap":
             command = [*_bwrap(readable), *command]
         self._process = subprocess.Popen(

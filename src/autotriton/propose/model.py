@@ -14,7 +14,6 @@ import os
 import queue
 import re
 import subprocess
-import sys
 import tempfile
 import threading
 import weakref
@@ -22,6 +21,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from autotriton.child import child_command, python_path
 from autotriton.errors import PrerequisiteError, ProposerError
 from autotriton.propose import refine
 from autotriton.propose.generate import CHILD
@@ -97,15 +97,13 @@ class Child:
     """The process of `generate.py`: one line out, one line back."""
 
     def __init__(self) -> None:
-        package = str(Path(__file__).resolve().parents[2])
-        path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", CHILD],
+            child_command(CHILD),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
-            env={**os.environ, "PYTHONPATH": path, "TOKENIZERS_PARALLELISM": "false"},
+            env={**os.environ, "PYTHONPATH": python_path(), "TOKENIZERS_PARALLELISM": "false"},
         )
         self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         threading.Thread(target=_read_lines, args=(self._process.stdout, self._lines), daemon=True).start()

@@ -12,11 +12,11 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
+from autotriton.child import child_command, python_path
 from autotriton.tune.messages import Request
 
 _WORKER = "autotriton.tune.worker"
@@ -33,7 +33,7 @@ class Session:
         child_in, self._to_child = os.pipe()
         self._from_child, child_out = os.pipe()
         self._buffer = b""
-        command = [sys.executable, "-P", "-m", _WORKER, str(path), str(child_in), str(child_out)]
+        command = child_command(_WORKER, str(path), str(child_in), str(child_out))
         try:
             self.process = subprocess.Popen(
                 command,
@@ -109,6 +109,4 @@ def _kill_all() -> None:
 
 
 def _environment(device: str) -> dict[str, str]:
-    package = str(Path(__file__).resolve().parents[2])
-    path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
-    return {**os.environ, "PYTHONPATH": path, "TRITON_INTERPRET": "0" if device == "cuda" else "1"}
+    return {**os.environ, "PYTHONPATH": python_path(), "TRITON_INTERPRET": "0" if device == "cuda" else "1"}

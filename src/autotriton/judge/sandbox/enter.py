@@ -74,8 +74,7 @@ def _start_and_watch(main: Main, control: socket.socket, report: socket.socket, 
     control.close()
     os.close(output_write)
     deadline = time.monotonic() + limits.deadline_s
-    begun_with = _status_bytes(pid, "RssAnon"), _proportional_bytes(pid)
-    watch = _Watch(pid, limits, deadline, *begun_with, None if alone else scratch)
+    watch = _Watch(pid, limits, deadline, _status_bytes(pid, "RssAnon"), None if alone else scratch)
     return watch.until_end(report, output_read, hung_up)
 
 
@@ -182,8 +181,6 @@ class _Watch:
     deadline: float
     baseline: int
     """Anonymous memory it shares with the fork server."""
-    shared_baseline: int
-    """Its share of that memory."""
     folder: str | None
     """Its folder where files must be counted; None when a tmpfs of fixed size does that."""
 
@@ -227,8 +224,9 @@ class _Watch:
         allowed = self.limits.memory_bytes + self.baseline
         if sum(_status_bytes(one, "RssAnon", "RssShmem") for one in family) <= allowed:
             return False
-        # Counted like the limit's own start: what it began with was shared, and pages it never touched still are.
-        return sum(_proportional_bytes(one) for one in family) > self.limits.memory_bytes + self.shared_baseline
+        # What it began with is shared with the fork server and the monitor, so at most this much of it counts here.
+        inherited = self.baseline * len(family) // (len(family) + 2)
+        return sum(_proportional_bytes(one) for one in family) > self.limits.memory_bytes + inherited
 
 
 def _drain(output: int, kept: bytearray, limit: int) -> bool:

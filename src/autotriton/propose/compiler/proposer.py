@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from autotriton.child import child_command, python_path
 from autotriton.errors import ProposerError
 from autotriton.propose.compiler.inductor.emit import emit
 from autotriton.propose.compiler.inductor.record import Capture, Request
@@ -84,13 +84,11 @@ def _ask(module: str, task: Task, more: dict[str, str], timeout_s: float) -> dic
 
 def _run_child(module: str, question: Path, answer: Path, folder: str, timeout_s: float) -> str:
     """What went wrong with the child, should it leave no answer."""
-    package = str(Path(__file__).resolve().parents[3])
-    path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
-    environment = {**os.environ, **_QUIET, "PYTHONPATH": path, "TORCHINDUCTOR_CACHE_DIR": folder}
-    command = [sys.executable, "-P", "-m", module, str(question), str(answer)]
+    environment = {**os.environ, **_QUIET, "PYTHONPATH": python_path(), "TORCHINDUCTOR_CACHE_DIR": folder}
+    command = child_command(module, str(question), str(answer))
     try:
-        child = subprocess.run(command, env=environment, capture_output=True, timeout=timeout_s, check=False)
+        ended = subprocess.run(command, env=environment, capture_output=True, timeout=timeout_s, check=False)
     except subprocess.TimeoutExpired:
         return f"was stopped after {timeout_s:g} s"
-    last = child.stderr.decode(errors="replace").strip().splitlines()[-1:]
-    return f"ended with code {child.returncode} and no answer: {' '.join(last)}"
+    last = ended.stderr.decode(errors="replace").strip().splitlines()[-1:]
+    return f"ended with code {ended.returncode} and no answer: {' '.join(last)}"

@@ -8,11 +8,12 @@ from __future__ import annotations
 import inspect
 import linecache
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
-from torch import nn
+import torch.utils._pytree as pytree
+from torch import Tensor, nn
 
 from autotriton.propose.compiler.inductor.record import Request
 from autotriton.types import Mode
@@ -59,6 +60,48 @@ def call_arguments(given: Any, pair: tuple[type, ...]) -> tuple[tuple[Any, ...],
 def bind(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> inspect.BoundArguments:
     forward = model.forward if isinstance(model, nn.Module) else model
     return inspect.signature(forward).bind(*args, **kwargs)
+
+
+def input_leaves(bound: inspect.BoundArguments) -> Iterator[tuple[str, Any]]:
+    """How `forward` reads each value among its arguments, `xs[0]`, and the value: a tensor or something plain."""
+    for path, value in pytree.tree_flatten_with_path(dict(bound.arguments))[0]:
+        first, *rest = (getattr(key, "idx", getattr(key, "key", None)) for key in path)
+        expression = str(first) + "".join(f"[{key!r}]" for key in rest)
+        if not isinstance(value, (Tensor, *PLAIN)):
+            raise Unsupported(f"input {expression} is a {type(value).__name__}, neither tensor nor number")
+        yield expression, value
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def state_path(model: nn.Module, name: str) -> str:
+    """`layers.0.weight` as Python: `self.layers[0].weight`."""
+    text, owner = "self", model
+    for part in name.split("."):
+        if isinstance(owner, nn.ModuleDict | nn.ParameterDict):
+            text += f"[{part!r}]"
+        else:
+            text += f"[{part}]" if part.isdigit() else f".{part}"
+        owner = getattr(owner, part, None)  # type: ignore[assignment]
+    return text
+
+
+def returned(value: Any, found: list[Tensor]) -> str:
+    """The returned structure as source; its tensors are collected and named `_out0`, `_out1`, ..."""
+    if isinstance(value, Tensor):
+        found.append(value)
+        return f"_out{len(found) - 1}"
+    if type(value) is tuple or type(value).__module__ == "torch.return_types":  # `max(x, 1)`: with names, a tuple
+        return "(" + "".join(returned(item, found) + ", " for item in value) + ")"
+    if type(value) is list:
+        return "[" + ", ".join(returned(item, found) for item in value) + "]"
+    if type(value) is dict:
+        return "{" + ", ".join(f"{key!r}: {returned(item, found)}" for key, item in value.items()) + "}"
+    if isinstance(value, PLAIN):
+        return repr(value)
+    raise Unsupported(f"forward returns a {type(value).__name__}; tensors, tuples, lists and dicts are supported")
 
 
 def signature(model: Callable[..., Any]) -> str:

@@ -23,13 +23,16 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from autotriton.propose.compiler.inductor.decompositions import DECOMPOSITIONS
 from autotriton.propose.compiler.inductor.program import (
-    PLAIN,
     Unsupported,
     bind,
     build,
     call_arguments,
+    input_leaves,
+    is_number,
     load,
+    returned,
     signature,
+    state_path,
 )
 from autotriton.propose.compiler.inductor.record import Argument, Origin, Request
 
@@ -55,7 +58,7 @@ def trace(request: Request) -> Traced:
     """The graph with numbers among the inputs as arguments where that works, else fixed at their values."""
     module = load(request)
     fixed = _trace(request, module, live_numbers=False)
-    if not any(_is_number(ast.literal_eval(text)) for text in fixed.fixed.values()):
+    if not any(is_number(ast.literal_eval(text)) for text in fixed.fixed.values()):
         return fixed
     try:
         live = _trace(request, module, live_numbers=True)
@@ -89,10 +92,6 @@ def _trace(request: Request, module: Any, live_numbers: bool) -> Traced:
     return traced
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 def _as_tensor(value: float) -> Tensor:
     """A number as a tensor without dimensions, which takes part in type promotion as the number does."""
     return torch.full((), value, dtype=torch.float64 if isinstance(value, float) else torch.int64)
@@ -101,19 +100,15 @@ def _as_tensor(value: float) -> Tensor:
 def _leaves(bound: inspect.BoundArguments, live_numbers: bool) -> tuple[list[Argument], list[Tensor], dict[str, str]]:
     """Tensors, and numbers where they are live, become arguments of the graph; the rest is fixed at its value."""
     arguments, tensors, fixed = [], [], {}
-    for path, value in pytree.tree_flatten_with_path(dict(bound.arguments))[0]:
-        first, *rest = (getattr(key, "idx", getattr(key, "key", None)) for key in path)
-        expression = str(first) + "".join(f"[{key!r}]" for key in rest)
+    for expression, value in input_leaves(bound):
         if isinstance(value, Tensor):
             arguments.append(_argument(Origin.INPUT, expression, expression, value))
             tensors.append(value)
-        elif live_numbers and _is_number(value):
+        elif live_numbers and is_number(value):
             tensors.append(_as_tensor(value))
             arguments.append(_argument(Origin.NUMBER, expression, expression, tensors[-1]))
-        elif isinstance(value, PLAIN):
-            fixed[expression] = repr(value)
         else:
-            raise Unsupported(f"input {expression} is a {type(value).__name__}, neither tensor nor number")
+            fixed[expression] = repr(value)
     return arguments, tensors, fixed
 
 
@@ -134,7 +129,7 @@ def _state(model: Callable[..., Any]) -> list[tuple[Argument, Tensor]]:
         *((Origin.BUFFER, name, b) for name, b in model.named_buffers()),
         *((Origin.BUFFER, name, value) for name, _, value in _plain_tensors(model)),
     ]
-    return [(_argument(origin, name, _path(model, name), tensor), tensor) for origin, name, tensor in found]
+    return [(_argument(origin, name, state_path(model, name), tensor), tensor) for origin, name, tensor in found]
 
 
 def _plain_tensors(model: nn.Module) -> Iterator[tuple[str, nn.Module, Tensor]]:
@@ -145,25 +140,13 @@ def _plain_tensors(model: nn.Module) -> Iterator[tuple[str, nn.Module, Tensor]]:
                 yield f"{prefix}.{name}" if prefix else name, module, value
 
 
-def _path(model: nn.Module, name: str) -> str:
-    """`layers.0.weight` as Python: `self.layers[0].weight`."""
-    text, owner = "self", model
-    for part in name.split("."):
-        if isinstance(owner, nn.ModuleDict | nn.ParameterDict):
-            text += f"[{part!r}]"
-        else:
-            text += f"[{part}]" if part.isdigit() else f".{part}"
-        owner = getattr(owner, part, None)  # type: ignore[assignment]
-    return text
-
-
 def _flat(model: Callable[..., Any], bound: inspect.BoundArguments, traced: Traced) -> Callable[..., list[Tensor]]:
     """The model over a flat list of tensors; records what it returns in `traced`."""
     count = sum(argument.origin in (Origin.PARAMETER, Origin.BUFFER) for argument in traced.arguments)
     live = any(argument.origin is Origin.NUMBER for argument in traced.arguments)
     plain = list(_plain_tensors(model)) if isinstance(model, nn.Module) else []
     leaves, spec = pytree.tree_flatten((bound.args, bound.kwargs))
-    places = [index for index, leaf in enumerate(leaves) if isinstance(leaf, Tensor) or (live and _is_number(leaf))]
+    places = [index for index, leaf in enumerate(leaves) if isinstance(leaf, Tensor) or (live and is_number(leaf))]
 
     def function(*flat: Tensor) -> list[Tensor]:
         given = list(leaves)
@@ -182,7 +165,7 @@ def _flat(model: Callable[..., Any], bound: inspect.BoundArguments, traced: Trac
 
 def _returned(value: Any, flat: tuple[Tensor, ...], traced: Traced) -> list[Tensor]:
     tensors: list[Tensor] = []
-    traced.output = _expression(value, tensors)
+    traced.output = returned(value, tensors)
     if not tensors:
         raise Unsupported("forward returns no tensor")
     traced.kinds = [(tensor.shape, tensor.dtype) for tensor in tensors]
@@ -198,22 +181,6 @@ def _returned(value: Any, flat: tuple[Tensor, ...], traced: Traced) -> list[Tens
             view = "{0}" if same and not offset else f"torch.as_strided({{0}}, {shape}, {stride}{start})"
             traced.aliases[f"_out{index}"] = (argument.name, view)
     return tensors
-
-
-def _expression(value: Any, tensors: list[Tensor]) -> str:
-    """The returned structure as source; its tensors are collected and named `_out0`, `_out1`, ..."""
-    if isinstance(value, Tensor):
-        tensors.append(value)
-        return f"_out{len(tensors) - 1}"
-    if isinstance(value, tuple) and type(value) is tuple:
-        return "(" + "".join(_expression(item, tensors) + ", " for item in value) + ")"
-    if type(value) is list:
-        return "[" + ", ".join(_expression(item, tensors) for item in value) + "]"
-    if type(value) is dict:
-        return "{" + ", ".join(f"{key!r}: {_expression(item, tensors)}" for key, item in value.items()) + "}"
-    if isinstance(value, PLAIN):
-        return repr(value)
-    raise Unsupported(f"forward returns a {type(value).__name__}; tensors, tuples, lists and dicts are supported")
 
 
 @contextmanager

@@ -213,6 +213,10 @@ class Body:
             text = f"({text} * {group.size_name} + {group.index})"
         return text
 
+    def stores(self, outputs: Sequence[tuple[torch.fx.Node, str]]) -> None:
+        for node, name in outputs:
+            self.store(node, name)
+
     def store(self, node: torch.fx.Node, name: str) -> None:
         dims = self.cluster.dims[node]
         each = stored(name, node.meta["val"], dims)

@@ -82,8 +82,7 @@ class FusedEpilogue:
         for member in self.cluster.members:
             if member is not self.family:
                 body.member(member)
-        for node, name in self._outputs:
-            body.store(node, name)
+        body.stores(self._outputs)
         return body.lines
 
     def _mask(self, axes: set[Axis], index: Sequence[str], mask: str) -> str:

@@ -19,13 +19,16 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensor, FakeTensorMode
 
 from autotriton.propose.compiler.inductor.program import (
-    PLAIN,
     Unsupported,
     bind,
     build,
     call_arguments,
+    input_leaves,
+    is_number,
     load,
+    returned,
     signature,
+    state_path,
 )
 from autotriton.propose.compiler.inductor.record import Request
 from autotriton.propose.compiler.templates.decompositions import table
@@ -73,7 +76,7 @@ class _Flat(nn.Module):
             [next(given) if isinstance(leaf, Tensor) else leaf for leaf in self._leaves], self._spec
         )
         found: list[Tensor] = []
-        _RETURNED[:] = [_expression(self.model(*args, **kwargs), found)]
+        _RETURNED[:] = [returned(self.model(*args, **kwargs), found)]
         if not found:
             raise Unsupported("forward returns no tensor")
         return tuple(found)
@@ -88,7 +91,7 @@ def export(request: Request, symbolic: bool = True) -> Exported:
     if not any(isinstance(leaf, Tensor) for leaf in leaves):
         raise Unsupported("forward takes no tensor")
     fixed = _with_numbers(model, bound, leaves, spec, live=False, symbolic=symbolic)
-    if not any(_is_number(leaf) for leaf in leaves):
+    if not any(is_number(leaf) for leaf in leaves):
         return fixed
     try:
         live = _with_numbers(model, bound, leaves, spec, live=True, symbolic=symbolic)
@@ -112,14 +115,10 @@ def _with_numbers(
     return exported
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 def _as_tensor(leaf: Any, live: bool) -> Any:
     if isinstance(leaf, Tensor):
         return _untouched(leaf)
-    return torch.full((), leaf, dtype=_number_type(leaf)) if live and _is_number(leaf) else leaf
+    return torch.full((), leaf, dtype=_number_type(leaf)) if live and is_number(leaf) else leaf
 
 
 def _number_type(value: float) -> torch.dtype:
@@ -259,44 +258,12 @@ def _constant(program: torch.export.ExportedProgram, model: Any, target: str) ->
 def _names(bound: inspect.BoundArguments, live: bool) -> tuple[list[str], dict[str, str], dict[str, str]]:
     """How `forward` reads each tensor among its arguments, the literals of the rest, and the types of live numbers."""
     names, fixed, numbers = [], {}, {}
-    for path, value in pytree.tree_flatten_with_path(dict(bound.arguments))[0]:
-        first, *rest = (getattr(key, "idx", getattr(key, "key", None)) for key in path)
-        expression = str(first) + "".join(f"[{key!r}]" for key in rest)
+    for expression, value in input_leaves(bound):
         if isinstance(value, Tensor):
             names.append(expression)
-        elif live and _is_number(value):
+        elif live and is_number(value):
             names.append(expression)
             numbers[expression] = str(_number_type(value))
-        elif isinstance(value, PLAIN):
+        else:
             fixed[expression] = repr(value)
-        else:
-            raise Unsupported(f"input {expression} is a {type(value).__name__}, neither tensor nor number")
     return names, fixed, numbers
-
-
-def state_path(model: nn.Module, name: str) -> str:
-    """`layers.0.weight` as Python: `self.layers[0].weight`."""
-    text, owner = "self", model
-    for part in name.split("."):
-        if isinstance(owner, nn.ModuleDict | nn.ParameterDict):
-            text += f"[{part!r}]"
-        else:
-            text += f"[{part}]" if part.isdigit() else f".{part}"
-        owner = getattr(owner, part, None)  # type: ignore[assignment]
-    return text
-
-
-def _expression(value: Any, found: list[Tensor]) -> str:
-    """The returned structure as source; its tensors are collected and named `_out0`, `_out1`, ..."""
-    if isinstance(value, Tensor):
-        found.append(value)
-        return f"_out{len(found) - 1}"
-    if type(value) is tuple or type(value).__module__ == "torch.return_types":  # `max(x, 1)`: with names, a tuple
-        return "(" + "".join(_expression(item, found) + ", " for item in value) + ")"
-    if type(value) is list:
-        return "[" + ", ".join(_expression(item, found) for item in value) + "]"
-    if type(value) is dict:
-        return "{" + ", ".join(f"{key!r}: {_expression(item, found)}" for key, item in value.items()) + "}"
-    if isinstance(value, PLAIN):
-        return repr(value)
-    raise Unsupported(f"forward returns a {type(value).__name__}; tensors, tuples, lists and dicts are supported")

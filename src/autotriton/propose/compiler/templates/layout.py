@@ -44,13 +44,21 @@ class Draft:
         self._strides += strides
 
     def kernel(
-        self, lines: Sequence[str], blocks: Sequence[str], suffix: str = "", pointers: Sequence[str] = ()
+        self,
+        lines: Sequence[str],
+        blocks: Sequence[str],
+        suffix: str = "",
+        pointers: Sequence[str] = (),
+        counts: Sequence[str] = (),
     ) -> str:
-        """The jit function with the parameters collected so far; `pointers` replaces the outputs' names."""
+        """The jit function with the parameters collected so far; `pointers` replaces the outputs' names, `counts` are
+        numbers of this kernel alone.
+        """
         tensors = [name for name, _, _ in self.operands.values]
         out = list(pointers) or [name for name, _, _ in self.outputs]
         parameters = [
             *(f"{name}_ptr" for name in [*tensors, *out]),
+            *counts,
             *self._numbers,
             *(name for name, _ in [*self._sizes, *self._strides]),
             *(f"{name}: tl.constexpr" for name in [*(name for name, _ in self._constants), *blocks]),

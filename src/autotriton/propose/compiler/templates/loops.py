@@ -11,7 +11,7 @@ import torch.fx
 
 from autotriton.propose.compiler.templates.access import Access, Group, grouped, stored
 from autotriton.propose.compiler.templates.axes import Axis
-from autotriton.propose.compiler.templates.body import Body, Operands, axes_apart
+from autotriton.propose.compiler.templates.body import Operands, axes_apart
 from autotriton.propose.compiler.templates.cluster import Cluster
 from autotriton.propose.compiler.templates.sizes import Sizes
 
@@ -96,8 +96,3 @@ def occurs(name: str, text: str) -> bool:
 
 def number_arguments(operands: Operands) -> list[str]:
     return [operands.names.of(node) for node in operands.numbers()]
-
-
-def finished(body: Body, outputs: Sequence[tuple[torch.fx.Node, str]]) -> None:
-    for node, name in outputs:
-        body.store(node, name)

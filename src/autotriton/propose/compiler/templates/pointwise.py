@@ -15,7 +15,6 @@ from autotriton.propose.compiler.templates.layout import Draft
 from autotriton.propose.compiler.templates.loops import (
     Loops,
     decomposition,
-    finished,
     inner_sizes,
     loops_of,
     number_arguments,
@@ -91,4 +90,4 @@ def _tiles(loops: Loops) -> tuple[Setting, ...]:
 def _members(cluster: Cluster, body: Body, outputs: list[tuple[torch.fx.Node, str]]) -> None:
     for member in cluster.members:
         body.member(member)
-    finished(body, outputs)
+    body.stores(outputs)

@@ -95,7 +95,7 @@ class _Reduction:
                 self._end(member, reduce)
             else:
                 self.body.member(member)
-        self._store(self.outputs)
+        self.body.stores(self.outputs)
         head = [*self._rows(), "col = tl.arange(0, BLOCK_C)[None, :]", *self._columns()]
         lines = self._complete(head, self.body.lines)
         self.draft.constants([("BLOCK_C", "triton.next_power_of_2(n_cols)")])
@@ -113,7 +113,7 @@ class _Reduction:
         if full:
             lines += self._loop([], self._full_statements([node for node, _ in full], full))
         self.body.lines = []
-        self._store([(node, name) for node, name in self.outputs if not self.cluster.is_full(node)])
+        self.body.stores([(node, name) for node, name in self.outputs if not self.cluster.is_full(node)])
         lines += self.body.lines
         head = self._complete(self._rows(), [*self.row_lines, *lines], columns=False)
         grid = '(triton.cdiv(n_rows, tiles["BLOCK_R"]),)'
@@ -155,7 +155,7 @@ class _Reduction:
         made += [*self._row_members(0), *self._row_members(1)]
         self.body.lines = [*self.row_lines, *made]
         rows = [(node, out) for node, out in self.outputs if not self.cluster.is_full(node)]
-        self._store(rows)
+        self.body.stores(rows)
         second = [
             "row = (tl.program_id(0).to(tl.int64) + tl.arange(0, 1))[:, None]",
             "row_mask = row < n_rows",
@@ -167,8 +167,7 @@ class _Reduction:
         ]
         full = [out for node, out in self.outputs if self.cluster.is_full(node)]
         parts = [part for part, _ in buffers]
-        kernel = draft.kernel([*first], ["PART", "BLOCK_R", "BLOCK_C"], "_parts", [*full, *parts, "n_parts"])
-        kernel = kernel.replace("n_parts_ptr", "n_parts")
+        kernel = draft.kernel(first, ["PART", "BLOCK_R", "BLOCK_C"], "_parts", [*full, *parts], ["n_parts"])
         text = "\n".join(second)
         tensors = [n for n, _, _ in self.operands.values if occurs(f"{n}_ptr", text)]
         row_outs = [out for _, out in rows]
@@ -185,9 +184,7 @@ class _Reduction:
         ]
         joined = jit(f"{name}_kernel", parameters, draft.formula, second)
         made = [
-            "".join(
-                f"{part} = torch.empty((n_rows, n_parts), dtype={kind}, device={self.operands.values[0][0]}.device)"
-            )
+            f"{part} = torch.empty((n_rows, n_parts), dtype={kind}, device={self.operands.values[0][0]}.device)"
             for part, kind in buffers
         ]
         lines = [
@@ -273,8 +270,7 @@ class _Reduction:
             assert isinstance(source, torch.fx.Node)
             value = body.value(*self.cluster.outside(member).get(source, (source, ())))
             body.lines += self._reducer(member).step(self.states[member], value, "mask")
-        for node, name in stores:
-            body.store(node, name)
+        body.stores(stores)
         self.body.names.taken |= body.names.taken
         return body.lines
 
@@ -326,10 +322,6 @@ class _Reduction:
         for part in member.users:
             if part in self.cluster.dims and str(part.target) == "<built-in function getitem>":
                 self.body.values[part] = results[int(part.args[1])]  # type: ignore[arg-type]
-
-    def _store(self, outputs: Outputs) -> None:
-        for node, name in outputs:
-            self.body.store(node, name)
 
     def _rows(self) -> list[str]:
         return [
