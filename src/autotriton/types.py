@@ -243,6 +243,16 @@ class Verdict(Record):
         return {"accepted": self.accepted, **self.model_dump(mode="json")}
 
 
+class Official(Record):
+    """What a suite's own protocol says of a candidate: for comparison with published numbers, never for acceptance."""
+
+    called: bool
+    """It loads and runs at all: the suites' Call or Comp."""
+    executed: bool
+    """It passes the suite's own comparison, however weak: the suites' Exec."""
+    detail: str = ""
+
+
 class Attempt(Record):
     """Task + Candidate + Verdict: one line of `attempts.jsonl`."""
 
@@ -253,3 +263,7 @@ class Attempt(Record):
     verdict: Verdict | None
     """None when the judge broke; `error` then says how. Unscored is never zero."""
     error: str | None = None
+    sample: int = 0
+    """Which of a proposer's answers to the task this is; two samples may be the same program."""
+    official: Official | None = None
+    """None where the task belongs to no suite with a protocol of its own."""

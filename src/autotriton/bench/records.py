@@ -1,0 +1,78 @@
+"""A benchmark run on disk: the store's `run.json` and `attempts.jsonl`, and `suite.json` beside them.
+
+`suite.json` names every task that counts, so that a task nobody answered stays in the denominator.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import Field, ValidationError
+
+from autotriton.errors import UsageError
+from autotriton.store import Run, RunInfo
+from autotriton.types import Attempt, Record
+
+SUITE_FILE = "suite.json"
+DEGENERATE = "degenerate task:"
+"""How the judge's note begins on a verdict about a task that admission refuses."""
+
+
+class SuiteTask(Record):
+    """One task of the suite, as the run counts it."""
+
+    id: str
+    families: tuple[str, ...] = ()
+    """Operator families of the reference, the leading one first, e.g. `convolution`, `norm`."""
+    source: str = ""
+    """The reference as the suite has it, for the report."""
+
+
+class Suite(Record):
+    """What was asked, whatever was answered."""
+
+    name: str
+    """`kernelbench-l1`, `tritonbench-g`, ..., `tasks`."""
+    version: str
+    """Commit of the suite's checkout, or a hash of its files where it is none."""
+    tasks: tuple[SuiteTask, ...]
+    skipped: dict[str, str] = Field(default_factory=dict)
+    """Tasks never judged on this machine, with the reason (they need more memory than the GPU has). Still counted."""
+    excluded: dict[str, str] = Field(default_factory=dict)
+    """Tasks whose verdicts prove little (degenerate, random by themselves), with the reason; left out of `checked`."""
+
+
+@dataclass(frozen=True)
+class BenchRun:
+    """One finished or interrupted benchmark run, as the counting reads it."""
+
+    info: RunInfo
+    suite: Suite
+    attempts: tuple[Attempt, ...]
+
+    @property
+    def excluded(self) -> dict[str, str]:
+        """Found beforehand, or by admission while judging."""
+        found = dict(self.suite.excluded)
+        for attempt in self.attempts:
+            for note in attempt.verdict.notes if attempt.verdict else ():
+                if note.startswith(DEGENERATE):
+                    found.setdefault(attempt.task.id, note.removeprefix(DEGENERATE).strip())
+        return found
+
+
+def save_suite(run: Run, suite: Suite) -> None:
+    (run.path / SUITE_FILE).write_text(suite.model_dump_json(indent=1) + "\n", encoding="utf-8")
+
+
+def load(run: Run) -> BenchRun:
+    """The run as counted. Raises UsageError where it is no benchmark run or its file is damaged."""
+    path: Path = run.path / SUITE_FILE
+    if not path.is_file():
+        raise UsageError(f"run {run.id} is no benchmark run: it has no {SUITE_FILE}", hint="name a run of the verb bench")
+    try:
+        suite = Suite.model_validate_json(path.read_text(encoding="utf-8"))
+    except ValidationError as error:
+        raise UsageError(f"{path} is damaged: {error.errors()[0]['msg']}", hint="start a new run") from None
+    return BenchRun(run.info, suite, tuple(run.attempts()))
