@@ -70,7 +70,7 @@ def load(run: Run) -> BenchRun:
     """The run as counted. Raises UsageError where it is no benchmark run or its file is damaged."""
     path: Path = run.path / SUITE_FILE
     if not path.is_file():
-        raise UsageError(f"run {run.id} is no benchmark run: it has no {SUITE_FILE}", hint="name a run of the verb bench")
+        raise UsageError(f"run {run.id} is no benchmark run: it has no {SUITE_FILE}", hint="name one of `bench`")
     try:
         suite = Suite.model_validate_json(path.read_text(encoding="utf-8"))
     except ValidationError as error:
