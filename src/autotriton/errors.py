@@ -46,3 +46,9 @@ class JudgeError(AutoTritonError):
     """The judge itself broke. Never the candidate's fault, and never counted as a verdict."""
 
     exit_code = 3
+
+
+class TrainError(AutoTritonError):
+    """A training run stopped by itself: it diverged or ran out of memory. What it had saved stays."""
+
+    exit_code = 1

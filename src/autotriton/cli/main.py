@@ -17,7 +17,7 @@ from typing import Annotated
 import typer
 
 from autotriton import __version__
-from autotriton.cli import doctor, judge, optimize
+from autotriton.cli import doctor, judge, optimize, train
 from autotriton.errors import AutoTritonError
 
 USAGE, INTERNAL, INTERRUPTED = 2, 3, 130
@@ -32,6 +32,7 @@ app = typer.Typer(
 app.command(name="judge")(judge.judge)
 app.command(name="optimize")(optimize.optimize)
 app.command(name="doctor")(doctor.doctor)
+app.add_typer(train.app, name="train")
 
 
 def _version(wanted: bool) -> None:

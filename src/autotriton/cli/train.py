@@ -1,0 +1,104 @@
+"""`autotriton train sft|grpo CONFIG`: real training, resumable. Exit 0 done, 1 stopped by itself."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from autotriton.store import Run
+    from autotriton.train.config import Config
+    from autotriton.train.running import Outcome
+
+app = typer.Typer(help="Train a model to write kernels: SFT on verified pairs, then GRPO with the judge's word.")
+
+_Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="A TOML file; configs/train/ has examples.")]
+_Set = Annotated[
+    list[str] | None, typer.Option("--set", metavar="A.B=C", help="Change one value of the config. Repeatable.")
+]
+_Runs = Annotated[Path, typer.Option(metavar="DIR", help="Where the run is recorded.")]
+_Resume = Annotated[str | None, typer.Option(metavar="RUN", help="Go on with an interrupted run.")]
+_Seconds = Annotated[
+    float | None, typer.Option(metavar="S", help="Save a checkpoint and end after this long; go on with --resume.")
+]
+_Check = Annotated[bool, typer.Option("--check", help="Only check the config and the data.")]
+_Json = Annotated[bool, typer.Option("--json", help="The result as JSON.")]
+
+
+@app.command()
+def sft(
+    config: _Config, set: _Set = None, runs: _Runs = Path("runs"), resume: _Resume = None, seconds: _Seconds = None,
+    check: _Check = False, as_json: _Json = False,
+) -> None:  # fmt: skip
+    """Supervised fine-tuning: the model learns from pairs the judge verified."""
+    from autotriton.data.rows import Example
+    from autotriton.train.config import SftConfig, load
+    from autotriton.train.dataset import read
+
+    wanted = load(SftConfig, config, set or ())
+    if check:
+        _checked(wanted, len(read(Example, wanted.data.train, wanted.data.limit)), as_json)
+        return
+    from autotriton.train import sft as training
+
+    with _run("sft", wanted, runs, resume) as run:
+        _print(training.train(wanted, run, seconds), run, as_json)
+
+
+@app.command()
+def grpo(
+    config: _Config, set: _Set = None, runs: _Runs = Path("runs"), resume: _Resume = None, seconds: _Seconds = None,
+    check: _Check = False, as_json: _Json = False,
+) -> None:  # fmt: skip
+    """Reinforcement learning: groups of answers, rewarded where the judge finds rule AND execution fulfilled."""
+    from autotriton.data.rows import TaskRow
+    from autotriton.train.config import GrpoConfig, load
+    from autotriton.train.dataset import read
+
+    wanted = load(GrpoConfig, config, set or ())
+    if check:
+        _checked(wanted, len(read(TaskRow, wanted.data.train, wanted.data.limit)), as_json)
+        return
+    from autotriton.train import grpo as training
+
+    with _run("grpo", wanted, runs, resume) as run:
+        _print(training.train(wanted, run, seconds), run, as_json)
+
+
+def _run(verb: str, config: Config, runs: Path, resume: str | None) -> Run:
+    from autotriton.judge import JUDGE_VERSION
+    from autotriton.store import Store
+    from autotriton.train.config import plain
+
+    if resume is None:
+        run = Store(runs).create(verb, plain(config), judge_version=JUDGE_VERSION)
+        print(f"run {run.path}", file=sys.stderr)
+        return run
+    path = Path(resume)
+    store = Store(path.parent if len(path.parts) > 1 else runs)  # a run is named by its id or by its folder
+    return store.resume(path.name, plain(config))
+
+
+def _checked(config: Config, rows: int, as_json: bool) -> None:
+    if as_json:
+        from autotriton.train.config import plain
+
+        print(json.dumps({"config": plain(config), "rows": rows}))
+    else:
+        print(f"the config is fine; {rows} rows")
+
+
+def _print(outcome: Outcome, run: Run, as_json: bool) -> None:
+    if as_json:
+        about = {"steps": outcome.steps, "whole": outcome.whole, "left_out": outcome.left_out}
+        print(json.dumps({**about, "result": str(outcome.folder), "run": str(run.path)}))
+        return
+    print(f"{'done' if outcome.whole else 'paused'} after {outcome.steps} steps: {outcome.folder}")
+    if outcome.left_out:
+        print(f"{outcome.left_out} rows were too long and left out")
+    if not outcome.whole:
+        print(f"go on with --resume {run.path}")

@@ -1,0 +1,1 @@
+"""Data: tasks gathered, pairs verified, rows shipped."""

@@ -1,0 +1,244 @@
+"""How a training run is set up: one TOML file per run, checked whole before anything is loaded.
+
+Must stay true: an unknown key is an error that names the nearest known one, never a silently ignored wish.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from autotriton.errors import UsageError
+from autotriton.types import Policy, Tier
+
+
+class Part(BaseModel):
+    """One table of the file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ModelPart(Part):
+    path: str
+    """A checkpoint's folder, or a name on the hub."""
+    adapter: str | None = None
+    """An adapter to go on from."""
+    attention: Literal["sdpa", "eager", "flash_attention_2"] = "sdpa"
+
+
+class LoraPart(Part):
+    rank: int = Field(default=64, ge=0)
+    """0: every weight is trained."""
+    alpha: int = Field(default=128, ge=1)
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+    targets: str | tuple[str, ...] = "all-linear"
+
+
+class DataPart(Part):
+    train: tuple[Path, ...]
+    """Parquet or JSON-lines files; rows of `autotriton.data.rows`."""
+    held_out: Path | None = None
+    limit: int | None = Field(default=None, ge=1)
+    """Only the first rows: for trying things out."""
+
+
+class OptimPart(Part):
+    learning_rate: float = Field(default=1e-4, gt=0, allow_inf_nan=False)
+    schedule: Literal["cosine", "linear", "constant", "constant_with_warmup"] = "cosine"
+    warmup_steps: int = Field(default=20, ge=0)
+    weight_decay: float = Field(default=0.0, ge=0)
+    clip_norm: float = Field(default=1.0, gt=0)
+    seed: int = Field(default=0, ge=0, lt=2**31)
+
+
+class SolvePart(Part):
+    """Measuring by solving: held-out tasks are answered and judged while training goes on."""
+
+    every: int = Field(default=0, ge=0)
+    """Steps between measurements; 0 never."""
+    tasks: int = Field(default=64, ge=1)
+    max_tokens: int = Field(default=1024, ge=1)
+
+
+class GuardPart(Part):
+    """When a run is stopped because it will not recover; the last good checkpoint stays."""
+
+    loss_factor: float = Field(default=5.0, gt=1)
+    """Loss above this many times its recent median."""
+    window: int = Field(default=20, ge=2)
+    least_length: float = Field(default=16.0, ge=0)
+    """GRPO: mean completion tokens below this, for a whole window, is a collapse."""
+    least_entropy: float = Field(default=0.005, ge=0)
+
+
+class JudgePart(Part):
+    policy: Policy = Policy.STRICT
+    tier: Tier = Tier.RUN
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    workers: int | None = Field(default=None, ge=1)
+    timeout_s: float = Field(default=30.0, gt=0, allow_inf_nan=False)
+    cases: int = Field(default=4, ge=1)
+
+
+class RewardPart(Part):
+    """`rule and execution` is the paper's reward; switching one off is its ablation, the weights are our extension."""
+
+    rule: bool = True
+    """The code is Triton: at least one kernel, nothing the judge's rules refuse."""
+    execution: bool = True
+    """Every case agrees with the reference."""
+    speed: float = Field(default=0.0, ge=0)
+    """Weight of the speed term: interval's lower bound over eager, minus one, clipped. Needs `tier = "time"`."""
+    speed_cap: float = Field(default=2.0, gt=1)
+    share: float = Field(default=0.0, ge=0)
+    """Weight of the Triton share of device time."""
+
+    @model_validator(mode="after")
+    def _rewards_something(self) -> Self:
+        if not (self.rule or self.execution):
+            raise ValueError("rule and execution cannot both be off: every answer would be rewarded alike")
+        return self
+
+
+class CurriculumPart(Part):
+    least: float = Field(default=0.02, ge=0, le=1)
+    most: float = Field(default=0.9, ge=0, le=1)
+    """Tasks whose measured solve rate lies outside are drawn rarely."""
+    rare: float = Field(default=0.1, gt=0, le=1)
+    """How often those are drawn, relative to the others."""
+
+
+class Config(Part):
+    """What SFT and GRPO share."""
+
+    name: str = ""
+    model: ModelPart
+    lora: LoraPart = LoraPart()
+    data: DataPart
+    optim: OptimPart = OptimPart()
+    solve: SolvePart = SolvePart()
+    guard: GuardPart = GuardPart()
+    judge: JudgePart = JudgePart()
+    save_every: int = Field(default=50, ge=1)
+    """Steps between checkpoints."""
+    keep: int = Field(default=2, ge=1)
+    """How many checkpoints stay on disk."""
+    micro_batch: int = Field(default=1, ge=1)
+    """Sequences per forward pass and GPU."""
+    recompute: bool = False
+    """Activation checkpointing: less memory, more time."""
+
+
+class SftConfig(Config):
+    """Supervised fine-tuning on verified pairs; the loss counts the answer only."""
+
+    sequence: int = Field(default=4096, ge=64)
+    """Tokens per packed sequence; longer rows are left out and counted."""
+    packing: bool = True
+    accumulate: int = Field(default=1, ge=1)
+    """Forward passes per step."""
+    epochs: float = Field(default=1.0, gt=0)
+    steps: int | None = Field(default=None, ge=1)
+    """Overrides `epochs`."""
+
+
+class GrpoConfig(Config):
+    """Reinforcement learning: groups of answers, rewarded by the judge, compared with each other."""
+
+    steps: int = Field(default=100, ge=1)
+    tasks_per_step: int = Field(default=32, ge=1)
+    group: int = Field(default=16, ge=2)
+    """Answers per task."""
+    prompt_tokens: int = Field(default=2048, ge=16)
+    """Tasks with longer questions are left out and counted."""
+    completion_tokens: int = Field(default=1024, ge=8)
+    temperature: float = Field(default=1.0, gt=0)
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    clip_low: float = Field(default=0.2, gt=0)
+    clip_high: float = Field(default=0.28, gt=0)
+    """Clip-higher: rare good tokens may grow faster than common ones shrink."""
+    kl: float = Field(default=0.0, ge=0)
+    loss: Literal["dapo", "grpo", "dr_grpo", "bnpo"] = "dapo"
+    mask_truncated: bool = True
+    refill: int = Field(default=1, ge=0)
+    """How many times groups whose answers were all rewarded alike are replaced by groups of other tasks."""
+    second_turn: bool = False
+    """A failed answer is sent back once with the verdict; the second answer is rewarded."""
+    reward: RewardPart = RewardPart()
+    curriculum: CurriculumPart = CurriculumPart()
+
+    @model_validator(mode="after")
+    def _speed_needs_time(self) -> Self:
+        if self.reward.speed and self.judge.tier is not Tier.TIME:
+            raise ValueError('reward.speed needs judge.tier = "time": without timing there is no speed')
+        return self
+
+
+AnyConfig = TypeVar("AnyConfig", bound=Config)
+
+
+def load(kind: type[AnyConfig], path: Path, changes: Sequence[str] = ()) -> AnyConfig:
+    """The file with `a.b=c` changes applied, checked. Paths in it are relative to the current folder."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        values = tomllib.loads(text)
+    except OSError as error:
+        raise UsageError(f"the config {path} cannot be read: {error.strerror}", hint="check the path") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UsageError(f"the config {path} is no TOML: {error}") from None
+    for change in changes:
+        _change(values, change)
+    return checked(kind, values, str(path))
+
+
+def checked(kind: type[AnyConfig], values: dict[str, Any], where: str = "the config") -> AnyConfig:
+    """The config, or one line about the first thing that is wrong with it."""
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        key = ".".join(str(part) for part in first["loc"])
+        if first["type"] == "extra_forbidden":
+            raise UsageError(f"{where} has the unknown key {key}", hint=_nearest(kind, first["loc"])) from None
+        text = str(first["msg"]).removeprefix("Value error, ")
+        raise UsageError(f"{where}: {key}: {text}" if key else f"{where}: {text}") from None
+
+
+def plain(config: Config) -> dict[str, Any]:
+    """As JSON values, for the run store."""
+    return dict(json.loads(config.model_dump_json()))
+
+
+def _change(values: dict[str, Any], change: str) -> None:
+    """`a.b=c`: c is TOML where it parses as such, else text."""
+    name, equals, text = change.partition("=")
+    if not equals or not all(name.split(".")):
+        raise UsageError(f"--set {change}: not of the form a.b=c")
+    *tables, key = name.split(".")
+    place = values
+    for table in tables:
+        place = place.setdefault(table, {})
+        if not isinstance(place, dict):
+            raise UsageError(f"--set {change}: {table} is no table")
+    try:
+        place[key] = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        place[key] = text
+
+
+def _nearest(kind: type[BaseModel], location: tuple[int | str, ...]) -> str:
+    """Known keys of the table the wrong one stands in, the likeliest first."""
+    for part in location[:-1]:
+        field = kind.model_fields.get(str(part))
+        if field is None or not isinstance(field.annotation, type) or not issubclass(field.annotation, BaseModel):
+            break
+        kind = field.annotation
+    known = sorted(kind.model_fields)
+    near = difflib.get_close_matches(str(location[-1]), known, n=1)
+    return f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"

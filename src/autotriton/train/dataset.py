@@ -1,0 +1,89 @@
+"""Rows for training, read and checked before a model is loaded."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from autotriton.data.rows import Example, TaskRow
+from autotriton.errors import PrerequisiteError, UsageError
+
+AnyRow = TypeVar("AnyRow", bound=TaskRow)
+
+
+def read(kind: type[AnyRow], files: Sequence[Path], limit: int | None = None) -> list[AnyRow]:
+    """The rows of all files in order. A missing column or a damaged row is one line that names it."""
+    rows: list[AnyRow] = []
+    for path in files:
+        for number, values in enumerate(_values(path, kind), start=1):
+            if limit is not None and len(rows) == limit:
+                return rows
+            rows.append(_row(kind, values, path, number))
+    if not rows:
+        raise UsageError(f"no rows in {', '.join(map(str, files))}", hint="build them with `autotriton data build`")
+    return rows
+
+
+def write(rows: Iterable[TaskRow], path: Path) -> None:
+    """JSON lines, one row each."""
+    with path.open("w", encoding="utf-8") as file:
+        for row in rows:
+            file.write(row.model_dump_json() + "\n")
+
+
+def conversations(examples: Sequence[Example]) -> list[dict[str, Any]]:
+    """As SFTTrainer wants them: the loss counts the completion only."""
+    return [
+        {
+            "prompt": [{"role": "user", "content": example.prompt}],
+            "completion": [{"role": "assistant", "content": example.completion}],
+        }
+        for example in examples
+    ]
+
+
+def _values(path: Path, kind: type[TaskRow]) -> Iterator[dict[str, Any]]:
+    if not path.is_file():
+        raise UsageError(f"the data file {path} does not exist", hint="build it with `autotriton data build`")
+    if path.suffix != ".parquet":
+        yield from _lines(path)
+        return
+    try:
+        parquet: Any = importlib.import_module("pyarrow.parquet")
+    except ImportError:
+        raise PrerequisiteError("Parquet files need pyarrow", hint="pip install 'autotriton[data]'") from None
+    try:
+        table = parquet.ParquetFile(path)
+    except Exception as error:  # noqa: BLE001 - pyarrow's own errors share no base
+        raise UsageError(f"{path} is no Parquet file: {error}") from None
+    needed = [name for name, field in kind.model_fields.items() if field.is_required()]
+    if missing := [name for name in needed if name not in table.schema_arrow.names]:
+        raise UsageError(f"{path} lacks the column {missing[0]}", hint=f"needed: {', '.join(needed)}")
+    known = [name for name in table.schema_arrow.names if name in kind.model_fields]
+    for batch in table.iter_batches(columns=known):
+        yield from batch.to_pylist()
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                yield json.loads(line)
+            except ValueError as error:
+                raise UsageError(f"{path}, line {number} is no JSON: {error}") from None
+
+
+def _row(kind: type[AnyRow], values: dict[str, Any], path: Path, number: int) -> AnyRow:
+    try:
+        return kind.model_validate({name: value for name, value in values.items() if name in kind.model_fields})
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        if first["type"] == "missing":
+            raise UsageError(f"{path} lacks the column {where} (row {number})") from None
+        raise UsageError(f"{path}, row {number}: {where}: {first['msg']}") from None

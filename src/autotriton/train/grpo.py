@@ -1,0 +1,93 @@
+"""Reinforcement learning with the judge's word as the reward, through TRL's GRPOTrainer."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from autotriton.data.rows import TaskRow
+from autotriton.errors import UsageError
+from autotriton.store import Run
+from autotriton.train import running, weights
+from autotriton.train.config import GrpoConfig
+from autotriton.train.curriculum import Curriculum
+from autotriton.train.dataset import read
+from autotriton.train.grading import Grader, judge_options
+from autotriton.train.rollout import Rollout, earned
+from autotriton.train.running import Outcome, arguments
+from autotriton.train.samplers import sampler_for
+from autotriton.train.sampling import encoded
+from autotriton.train.solving import Solver
+from autotriton.train.watching import last_checkpoint
+
+
+def train(config: GrpoConfig, run: Run, seconds: float | None = None) -> Outcome:
+    """Trains into the run's folder; goes on from its last checkpoint if there is one."""
+    weights.require_packages()
+    weights.require_model(config.model)
+    whole = config.tasks_per_step * config.group
+    if whole % config.micro_batch:
+        raise UsageError(f"micro_batch = {config.micro_batch} does not divide the {whole} answers of a step")
+    rows = read(TaskRow, config.data.train, config.data.limit)
+    model, tokenizer = weights.load(config)
+    kept = fitting(rows, tokenizer, config.prompt_tokens)
+    curriculum = Curriculum(kept, config.curriculum, config.optim.seed)
+    if (start := last_checkpoint(running.checkpoints(run))) is not None:
+        curriculum.restore(start)
+    options = judge_options(config.judge, config.reward)
+    with Grader(options, config.judge.workers) as grader, Solver.beside(config, model, tokenizer) as solver:
+        rollout = Rollout(config, run, curriculum, sampler_for(model, tokenizer), tokenizer, grader)
+        watch = running.watch(
+            config, run, seconds, saving=curriculum.save, solve=solver.measure if solver is not None else None
+        )
+        left_out = len(rows) - len(kept)
+        return running.go(config, run, watch, lambda: _trainer(config, run, model, tokenizer, rollout, kept), left_out)
+
+
+def fitting(rows: Sequence[TaskRow], tokenizer: Any, tokens: int) -> list[TaskRow]:
+    """Those whose question leaves room."""
+    kept = [row for row in rows if len(encoded(tokenizer, [{"role": "user", "content": row.prompt}])) <= tokens]
+    if not kept:
+        raise UsageError(f"no task's question fits into {tokens} tokens", hint="raise `prompt_tokens`")
+    return kept
+
+
+def _trainer(
+    config: GrpoConfig, run: Run, model: Any, tokenizer: Any, rollout: Rollout, rows: Sequence[TaskRow]
+) -> Any:
+    os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # `rollout_func` is called experimental
+    trl: Any = importlib.import_module("trl")
+    datasets: Any = importlib.import_module("datasets")
+    settings = trl.GRPOConfig(
+        **arguments(config, run),
+        max_steps=config.steps,
+        gradient_accumulation_steps=config.tasks_per_step * config.group // config.micro_batch,
+        num_generations=config.group,
+        max_completion_length=config.completion_tokens,
+        temperature=config.temperature,
+        top_p=config.top_p,
+        epsilon=config.clip_low,
+        epsilon_high=config.clip_high,
+        beta=config.kl,
+        loss_type=config.loss,
+        scale_rewards="group",
+        mask_truncated_completions=config.mask_truncated,
+    )
+    # The rows only tell TRL how many prompts there are; which tasks are asked is the curriculum's choice.
+    prompts = datasets.Dataset.from_list([{"prompt": [{"role": "user", "content": row.prompt}]} for row in rows])
+
+    def judged(log_metric: Any = None, **given: Any) -> list[float | None]:
+        for name, value in rollout.metrics.items():
+            log_metric(name, value)
+        return earned(given["earned"])
+
+    return trl.GRPOTrainer(
+        model=model,
+        reward_funcs=[judged],
+        args=settings,
+        train_dataset=prompts,
+        processing_class=tokenizer,
+        rollout_func=rollout,
+    )

@@ -1,0 +1,118 @@
+"""What SFT and GRPO runs have in common: where files go, how a run resumes, ends, and says why it ended."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from autotriton.errors import TrainError
+from autotriton.store import Run
+from autotriton.train.config import Config
+from autotriton.train.guard import Guard
+from autotriton.train.journal import CURVES_FILE, Journal, draw
+from autotriton.train.watching import Watch, callback, last_checkpoint
+
+CHECKPOINTS, RESULT = "checkpoints", "adapter"
+_CURVES = ("loss", "reward", "grad_norm", "learning_rate", "entropy", "solve/pass@1", "attempts/cheated",
+           "completions/mean_length", "seconds/judge", "seconds/generate")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended."""
+
+    steps: int
+    whole: bool
+    """All steps were made; else the run can be gone on with."""
+    folder: Path
+    """The adapter, or the whole model where none is trained."""
+    left_out: int = 0
+    """Rows that were too long."""
+
+
+def checkpoints(run: Run) -> Path:
+    return run.path / CHECKPOINTS
+
+
+def arguments(config: Config, run: Run) -> dict[str, Any]:
+    """What both of TRL's trainers are told."""
+    torch: Any = importlib.import_module("torch")
+    cuda = torch.cuda.is_available()
+    return {
+        "output_dir": str(checkpoints(run)),
+        "per_device_train_batch_size": config.micro_batch,
+        "learning_rate": config.optim.learning_rate,
+        "lr_scheduler_type": config.optim.schedule,
+        "warmup_steps": config.optim.warmup_steps,
+        "weight_decay": config.optim.weight_decay,
+        "max_grad_norm": config.optim.clip_norm,
+        "seed": config.optim.seed,
+        "bf16": cuda,
+        "use_cpu": not cuda,
+        "gradient_checkpointing": config.recompute,
+        "logging_steps": 1,
+        "logging_nan_inf_filter": False,  # the guard must see them
+        "report_to": "none",
+        "save_strategy": "steps",
+        "save_steps": config.save_every,
+        "save_total_limit": config.keep,
+        "disable_tqdm": not sys.stderr.isatty(),
+    }
+
+
+def watch(config: Config, run: Run, seconds: float | None, **more: Any) -> Watch:
+    return Watch(Journal(run.path), Guard(config.guard), seconds=seconds, solve_every=config.solve.every, **more)
+
+
+def go(config: Config, run: Run, watch: Watch, build: Callable[[], Any], left_out: int = 0) -> Outcome:
+    """Trains, from the last checkpoint if there is one; then writes the result and the curves."""
+    start = last_checkpoint(checkpoints(run))
+    watch.journal.rewind(0 if start is None else int(start.name.rpartition("-")[2]))
+    with _clear(config):
+        trainer = build()
+        trainer.add_callback(callback(watch))
+        # It prints every step's metrics as a dict; they are in the journal.
+        trainer.remove_callback(importlib.import_module("transformers").PrinterCallback)
+        trainer.train(resume_from_checkpoint=None if start is None else str(start))
+    if watch.stopped is not None:
+        raise TrainError(f"the run was stopped: {watch.stopped}", hint=_last_good(run))
+    steps = int(trainer.state.global_step)
+    result = run.path / RESULT
+    _replace(result, trainer)
+    draw(watch.journal.rows(), _CURVES, run.path / CURVES_FILE, config.name or run.id)
+    return Outcome(steps, not watch.out_of_time, result, left_out)
+
+
+def _replace(result: Path, trainer: Any) -> None:
+    """The old result stays until the new one is whole."""
+    fresh = result.with_suffix(".new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    trainer.save_model(str(fresh))
+    trainer.processing_class.save_pretrained(str(fresh))
+    shutil.rmtree(result, ignore_errors=True)
+    fresh.rename(result)
+
+
+def _last_good(run: Run) -> str:
+    found = last_checkpoint(checkpoints(run))
+    return (
+        f"the last good checkpoint is {found}" if found else "no checkpoint was saved before; lower the learning rate"
+    )
+
+
+@contextlib.contextmanager
+def _clear(config: Config) -> Any:
+    """Too little memory becomes one line that says what to lower."""
+    torch: Any = importlib.import_module("torch")
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        smaller = config.micro_batch // 2
+        advice = f"try micro_batch = {smaller}" if smaller else "set recompute = true, or shorten the sequences"
+        raise TrainError(f"the GPU ran out of memory: {str(error).split('. ')[0]}", hint=advice) from None

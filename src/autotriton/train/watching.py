@@ -1,0 +1,99 @@
+"""What goes on beside the steps of either trainer: metrics to disk, the guard, the time limit, held-out tasks."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from autotriton.train.guard import Guard
+from autotriton.train.journal import Journal
+
+
+class Watch:
+    """State the callback shares with the run: why it stopped, if it did."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        guard: Guard,
+        *,
+        seconds: float | None = None,
+        saving: Callable[[Path], None] | None = None,
+        solve: Callable[[], dict[str, float]] | None = None,
+        solve_every: int = 0,
+    ) -> None:
+        self.journal, self.guard = journal, guard
+        self.stopped: str | None = None
+        """Why the run should not go on."""
+        self.out_of_time = False
+        """It can: it was asked to end after so many seconds."""
+        self._deadline = None if seconds is None else time.monotonic() + seconds
+        self._longest_step = 0.0
+        self._step_began = time.monotonic()
+        self._saving, self._solve, self._solve_every = saving, solve, solve_every
+
+    def begin(self) -> None:
+        self._step_began = time.monotonic()
+
+    def step(self, state: Any, control: Any) -> None:
+        """A step that would not end in time is not begun."""
+        self._longest_step = max(self._longest_step, time.monotonic() - self._step_began)
+        if self._solve is not None and self._solve_every and state.global_step % self._solve_every == 0:
+            self.journal.write(state.global_step, self._solve())
+        if self._deadline is not None and time.monotonic() + 1.5 * self._longest_step > self._deadline:
+            self.out_of_time = state.global_step < state.max_steps
+            control.should_save = self.stopped is None
+            control.should_training_stop = True
+
+    def log(self, state: Any, control: Any, metrics: dict[str, Any]) -> None:
+        if state.global_step == 0 or "train_runtime" in metrics:
+            return
+        self.journal.write(state.global_step, metrics)
+        numbers = {name: float(value) for name, value in metrics.items() if isinstance(value, int | float | str)
+                   and _is_number(value)}  # fmt: skip
+        reason = self.guard.look(numbers)
+        if reason is not None and self.stopped is None:
+            self.stopped = f"{reason} at step {state.global_step}"
+            control.should_training_stop = True
+            control.should_save = False  # the checkpoint before is the last good one
+
+    def save(self, arguments: Any, state: Any) -> None:
+        if self._saving is not None:
+            self._saving(Path(arguments.output_dir) / f"checkpoint-{state.global_step}")
+
+
+def callback(watch: Watch) -> Any:
+    """The watch as transformers wants it."""
+    base: Any = importlib.import_module("transformers").TrainerCallback
+
+    class Watching(base):  # type: ignore[misc]
+        def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            watch.begin()
+
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            watch.step(state, control)
+
+        def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
+            watch.log(state, control, dict(logs or {}))
+
+        def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            watch.save(args, state)
+
+    return Watching()
+
+
+def last_checkpoint(folder: Path) -> Path | None:
+    """The newest checkpoint that was written whole; the trainer's state is its last file."""
+    found = [path for path in folder.glob("checkpoint-*") if (path / "trainer_state.json").is_file()]
+    return max(found, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except ValueError:
+        return False
+    return True

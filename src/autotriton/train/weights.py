@@ -1,0 +1,89 @@
+"""A model, its tokenizer and its adapter, ready to be trained."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+from autotriton.errors import PrerequisiteError, UsageError
+from autotriton.train.config import Config, LoraPart, ModelPart
+
+_PACKAGES = ("torch", "transformers", "trl", "peft", "datasets", "accelerate")
+_GIB = 2**30
+
+
+def require_packages() -> None:
+    missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
+    if missing:
+        raise PrerequisiteError(f"training needs the `{missing[0]}` package", hint="pip install 'autotriton[train]'")
+
+
+def require_model(part: ModelPart) -> None:
+    """Paths that cannot be right are told before anything is loaded."""
+    for path, file in ((part.path, "config.json"), (part.adapter, "adapter_config.json")):
+        if path is None or not (Path(path).exists() or path.startswith((".", "/", "~"))):
+            continue  # a name on the hub
+        folder = Path(path).expanduser()
+        if not (folder / file).is_file():
+            raise UsageError(f"{path} holds no {file}", hint="`autotriton model pull NAME` brings a checkpoint")
+
+
+def load(config: Config) -> tuple[Any, Any]:
+    """Model (with its adapter, if one is trained) and tokenizer, on the GPU if there is one."""
+    torch: Any = importlib.import_module("torch")
+    transformers: Any = importlib.import_module("transformers")
+    cuda = torch.cuda.is_available()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(config.model.path)
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    try:
+        model = transformers.AutoModelForCausalLM.from_pretrained(
+            config.model.path,
+            dtype=torch.bfloat16 if cuda else torch.float32,
+            attn_implementation=config.model.attention,
+        )
+    except (OSError, ValueError, RuntimeError) as error:
+        text = " ".join(str(error).split())[:300]
+        raise UsageError(f"the model {config.model.path} cannot be loaded: {text}") from None
+    if cuda:
+        _require_memory(torch, model, config.lora)
+        model = model.to("cuda")
+    return adapted(model, config), tokenizer
+
+
+def adapted(model: Any, config: Config) -> Any:
+    """With the adapter that is trained: the one to go on from, or a new one; with rank 0 the model as it is."""
+    if config.model.adapter is None and config.lora.rank == 0:
+        return model
+    peft: Any = importlib.import_module("peft")
+    if config.model.adapter is not None:
+        return peft.PeftModel.from_pretrained(model, config.model.adapter, is_trainable=True)
+    targets = config.lora.targets
+    lora = peft.LoraConfig(
+        r=config.lora.rank,
+        lora_alpha=config.lora.alpha,
+        lora_dropout=config.lora.dropout,
+        target_modules=targets if isinstance(targets, str) else list(targets),
+        task_type="CAUSAL_LM",
+    )
+    # Seeded here: a resumed run makes the same adapter before its checkpoint is loaded into it.
+    importlib.import_module("transformers").set_seed(config.optim.seed)
+    return peft.get_peft_model(model, lora)
+
+
+def _require_memory(torch: Any, model: Any, lora: LoraPart) -> None:
+    """Weights, gradients and optimizer states must fit with room for activations; else what would fit is said."""
+    free, _ = torch.cuda.mem_get_info()
+    count = sum(parameter.numel() for parameter in model.parameters())
+    full, light = 16 * count, 2 * count + 16 * count // 20  # AdamW in fp32 beside bf16; adapters are a few per cent
+    needed = light if lora.rank else full
+    if needed * 1.2 <= free:
+        return
+    advice = f"an adapter (lora.rank = 64) takes about {light * 1.2 / _GIB:.0f} GiB"
+    fits = not lora.rank and light * 1.2 <= free
+    raise PrerequisiteError(
+        f"training this model takes about {needed * 1.2 / _GIB:.0f} GiB and {free / _GIB:.0f} GiB of the GPU are free",
+        hint=advice if fits else f"a model of about {free / 4.5e9:.0f}B parameters or fewer fits, with an adapter",
+    )

@@ -1,0 +1,157 @@
+"""Configs, rewards, the guard, the curriculum, the journal, rows: the parts that need no model."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autotriton.data.rows import Example, TaskRow
+from autotriton.errors import UsageError
+from autotriton.train.config import CurriculumPart, GrpoConfig, GuardPart, RewardPart, SftConfig, load
+from autotriton.train.curriculum import Curriculum
+from autotriton.train.dataset import read
+from autotriton.train.guard import Guard
+from autotriton.train.journal import Journal
+from autotriton.train.reward import reward
+from autotriton.types import Finding, Outcome, Policy, Severity, Speedup, Tier, Verdict
+
+BASE = '[model]\npath = "m"\n[data]\ntrain = ["d.jsonl"]\n'
+
+
+def _config(folder: Path, text: str) -> Path:
+    path = folder / "c.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_a_config_with_changes(tmp_path: Path) -> None:
+    changes = ["lora.rank=8", "optim.learning_rate=2e-5", "model.path=other", "reward.rule=false"]
+    config = load(GrpoConfig, _config(tmp_path, BASE), changes)
+    assert (config.lora.rank, config.optim.learning_rate, config.model.path) == (8, 2e-5, "other")
+    assert not config.reward.rule
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (BASE + "[optim]\nlerning_rate = 1\n", r"unknown key optim.lerning_rate \(did you mean learning_rate\?\)"),
+        ("stepz = 3\n" + BASE, r"unknown key stepz \(did you mean steps\?\)"),
+        (BASE + "[reward]\nrule = false\nexecution = false\n", "cannot both be off"),
+        (BASE + "[reward]\nspeed = 0.5\n", "needs judge.tier"),
+        ("[model\n", "is no TOML"),
+        ("[model]\npath = 'm'\n", "data: Field required"),
+        (BASE + "[optim]\nlearning_rate = nan\n", "learning_rate"),
+    ],
+)
+def test_a_wrong_config_is_one_line(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        load(GrpoConfig, _config(tmp_path, text))
+
+
+def test_the_shipped_configs_are_right() -> None:
+    folder = Path(__file__).parents[2] / "configs" / "train"
+    found = sorted(folder.glob("*.toml"))
+    assert found
+    for path in found:
+        load(SftConfig if "sft" in path.stem else GrpoConfig, path)
+
+
+def _verdict(outcome: Outcome, **more: Any) -> Verdict:
+    return Verdict(outcome=outcome, message="", policy=Policy.STRICT, tier=Tier.RUN, **more)
+
+
+REFUSED = (Finding(rule="r", severity=Severity.ERROR, message=""),)
+NO_RULE, NO_EXECUTION = RewardPart(rule=False), RewardPart(execution=False)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "paper", "without_rule", "without_execution"),
+    [
+        (_verdict(Outcome.CORRECT), 1.0, 1.0, 1.0),
+        (_verdict(Outcome.WRONG), 0.0, 0.0, 1.0),
+        (_verdict(Outcome.CRASHED), 0.0, 0.0, 1.0),
+        (_verdict(Outcome.REJECTED, findings=REFUSED), 0.0, 0.0, 0.0),
+        (_verdict(Outcome.NO_CODE), 0.0, 0.0, 0.0),
+        (_verdict(Outcome.SUSPECT), 0.0, 0.0, 0.0),
+        (_verdict(Outcome.NO_WORK), 0.0, 0.0, 1.0),
+        (None, None, None, None),
+    ],
+)
+def test_rewards(verdict: Any, paper: Any, without_rule: Any, without_execution: Any) -> None:
+    assert reward(verdict, RewardPart()).value == paper
+    assert reward(verdict, NO_RULE).value == without_rule
+    assert reward(verdict, NO_EXECUTION).value == without_execution
+
+
+@pytest.mark.parametrize(("low", "value"), [(0.5, 1.0), (1.0, 1.0), (1.5, 1.25), (2.0, 1.5), (50.0, 1.5)])
+def test_the_speed_term_is_bounded_and_counts_the_lower_end(low: float, value: float) -> None:
+    fast = _verdict(Outcome.CORRECT, speedups={"eager": Speedup(ratio=60.0, low=low, high=70.0)})
+    wrong = _verdict(Outcome.WRONG, speedups={"eager": Speedup(ratio=60.0, low=low, high=70.0)})
+    assert reward(fast, RewardPart(speed=0.5)).value == pytest.approx(value)
+    assert reward(wrong, RewardPart(speed=0.5)).value == 0.0
+
+
+def test_the_guard() -> None:
+    guard = Guard(GuardPart(window=3))
+    assert [guard.look({"loss": loss}) for loss in (1.0, 0.9, 0.8, 0.9)] == [None] * 4
+    assert "rose to 9" in str(guard.look({"loss": 9.0}))
+    assert guard.look({"loss": math.nan}) == "loss is nan"
+    assert guard.look({"grad_norm": math.inf}) == "grad_norm is inf"
+    collapsing = {"reward": 0.0, "loss": 0.0, "completions/mean_length": 3.0, "entropy": 0.5}
+    assert [guard.look(collapsing) for _ in range(3)][:2] == [None, None]
+    assert "mean length stayed below 16" in str(guard.look(collapsing))
+    assert Guard(GuardPart(window=2)).look({"reward": 1.0, "loss": 900.0}) is None, "GRPO's loss says nothing"
+
+
+def _rows(count: int) -> list[TaskRow]:
+    return [TaskRow(id=f"t{n}", prompt="p", source="s", origin="test", licence="MIT") for n in range(count)]
+
+
+def test_the_curriculum_prefers_what_is_sometimes_solved_and_goes_on_where_it_was(tmp_path: Path) -> None:
+    first = Curriculum(_rows(40), CurriculumPart(rare=0.01), seed=3)
+    for number in range(20):
+        first.learn(f"t{number}", 0.0 if number % 2 else 1.0)
+    drawn = {row.id for _ in range(10) for row in first.draw(10)}
+    hopeless = {f"t{number}" for number in range(20)}
+    assert len(drawn & hopeless) < len(drawn - hopeless) / 3
+    first.save(tmp_path)
+    second = Curriculum(_rows(40), CurriculumPart(rare=0.01), seed=99)
+    second.restore(tmp_path)
+    assert [row.id for row in first.draw(15)] == [row.id for row in second.draw(15)]
+    assert not {row.id for row in first.draw(5, {"t20"})} & {"t20"}
+    first.learn("t39", 1.0)
+    first.learn("t39", 0.0)
+    assert first.rates["t39"] == pytest.approx(0.7)
+
+
+def test_the_journal_forgets_what_came_after_a_checkpoint(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    for step in range(1, 5):
+        journal.write(step, {"loss": float(step)})
+    with journal.path.open("a", encoding="utf-8") as file:
+        file.write('{"step": 5, "lo')
+    journal.rewind(2)
+    assert [row["step"] for row in journal.rows()] == [1, 2]
+
+
+def test_rows_with_a_missing_column_are_one_line(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.Table.from_pylist([{"id": "a", "prompt": "p"}]), path)
+    with pytest.raises(UsageError, match="lacks the column source"):
+        read(TaskRow, [path])
+    row = _rows(1)[0].model_dump(mode="json")
+    pq.write_table(pa.Table.from_pylist([{**row, "surplus": 1}]), path)
+    assert read(TaskRow, [path]) == _rows(1)
+    with pytest.raises(UsageError, match="lacks the column completion"):
+        read(Example, [path])
+    with pytest.raises(UsageError, match="does not exist"):
+        read(TaskRow, [tmp_path / "none.parquet"])
+    (tmp_path / "bad.parquet").write_bytes(b"no parquet")
+    with pytest.raises(UsageError, match="is no Parquet file"):
+        read(TaskRow, [tmp_path / "bad.parquet"])
