@@ -1,0 +1,164 @@
+"""Forms of a program: other words, the same work, and nothing said about it that is not so."""
+
+from __future__ import annotations
+
+import ast
+import re
+from random import Random
+
+import pytest
+
+from autotriton.data.pairs.answers import forms
+from autotriton.data.pairs.facts import facts
+from autotriton.data.pairs.rename import renamed
+from autotriton.data.pairs.restyle import with_tiles, without_formulas, without_table
+from autotriton.data.pairs.wording import prose, rewrite
+from autotriton.judge import Judge, JudgeOptions
+from autotriton.propose.extract import extract
+from autotriton.types import Candidate, Task, Tier
+
+TASK = Task(
+    id="softmax",
+    source="""import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def __init__(self, scale):
+        super().__init__()
+        self.scale = scale
+
+    def forward(self, x):
+        return torch.softmax(x * self.scale, dim=-1)
+
+
+def get_inputs():
+    return [torch.randn(12, 40)]
+
+
+def get_init_inputs():
+    return [0.5]
+""",
+)
+CODE = '''"""Triton kernels for softmax.
+
+Sizes are read from the tensors. `TILES` holds what may be tuned.
+"""
+
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+TILES = {
+    "softmax": {"BLOCK_R": 4, "num_warps": 4},
+}
+
+
+@triton.jit
+def softmax_kernel(x_ptr, out_ptr, scale, n_rows, n_cols, BLOCK_C: tl.constexpr, BLOCK_R: tl.constexpr):
+    """softmax(x * scale)"""
+    # rows of this program
+    row = (tl.program_id(0).to(tl.int64) * BLOCK_R + tl.arange(0, BLOCK_R))[:, None]
+    col = tl.arange(0, BLOCK_C)[None, :]
+    mask = (row < n_rows) & (col < n_cols)
+    x = tl.load(x_ptr + row * n_cols + col, mask=mask, other=float("-inf")) * scale
+    e = tl.exp(x - tl.max(x, axis=1, keep_dims=True))
+    tl.store(out_ptr + row * n_cols + col, e / tl.sum(e, axis=1, keep_dims=True), mask=mask)
+
+
+def softmax(x, scale):
+    n_rows = x.shape[0]
+    n_cols = x.shape[1]
+    out = torch.empty_like(x)
+    tiles = TILES["softmax"]
+    grid = (triton.cdiv(n_rows, tiles["BLOCK_R"]),)
+    softmax_kernel[grid](x, out, scale, n_rows, n_cols, BLOCK_C=triton.next_power_of_2(n_cols), **tiles)
+    return out
+
+
+class ModelNew(nn.Module):
+    def __init__(self, scale):
+        super().__init__()
+        self.scale = scale
+
+    def forward(self, x):
+        return softmax(x.contiguous(), self.scale)
+'''
+CHOICES = {"softmax": ({"BLOCK_R": 4, "num_warps": 4}, {"BLOCK_R": 8, "num_warps": 2}, {"BLOCK_R": 1, "num_warps": 1})}
+CANDIDATE = Candidate(task_id="softmax", code=CODE, choices=CHOICES)
+
+
+def test_names_change_everywhere_or_nowhere() -> None:
+    code = renamed(CODE, {"row": "r", "shape": "size", "softmax": "run_softmax", "x": "y", "TILES": "META"})
+    assert 'META["run_softmax"]' in code
+    assert "def run_softmax(x, scale)" in code, "an argument of forward keeps its name"
+    assert ".shape[0]" in code
+    assert "# rows of this program" in code
+    assert not re.search(r"\brow\b", code)
+    ast.parse(code)
+
+
+@pytest.mark.parametrize("new", ["col", "list", "for", "1x"])
+def test_a_name_that_is_taken_is_not_used(new: str) -> None:
+    assert renamed(CODE, {"row": new}) == CODE
+
+
+def test_the_table_and_the_formulas() -> None:
+    code = with_tiles(CODE, {"softmax": {"BLOCK_R": 8}})
+    assert '"softmax": {"BLOCK_R": 8, "num_warps": 4},' in code
+    plain = without_table(code)
+    assert "TILES" not in plain
+    assert "    BLOCK_R = 8\n    num_warps = 4\n" in plain
+    assert "BLOCK_R=BLOCK_R, num_warps=num_warps" in plain
+    assert facts(plain).launches[0].settings["BLOCK_R"] == "8"
+    assert facts(code).launches[0].settings["BLOCK_R"] == "8"
+    assert '"""' not in without_formulas(CODE)
+
+
+def test_many_forms_are_different_and_say_what_is_so() -> None:
+    made = forms(CANDIDATE, 12, "seed")
+    assert len({form.code for form in made}) == 12
+    assert [form.code for form in forms(CANDIDATE, 12, "seed")] == [form.code for form in made]
+    assert len({form.reasoning for form in made}) > 4
+    for form in made:
+        about = facts(form.code)
+        assert about.kernels[0].name in form.reasoning
+        assert form.formulas == ("softmax(x * scale)",)
+        rows = next(
+            value for name, value in about.launches[0].settings.items() if value.isdigit() and "warps" not in name
+        )
+        assert re.search(rf"\b\w+={rows}\b", form.reasoning)
+        assert f"{about.launches[0].settings['num_warps']} warps" in form.reasoning
+        assert "maximum is subtracted" in form.reasoning
+        assert extract(form.completion).strip() == form.code.strip()
+
+
+def test_nothing_is_said_that_is_not_there() -> None:
+    bare = CODE.replace("tl.max(x, axis=1, keep_dims=True)", "0.0").replace(".to(tl.int64)", "")
+    said = forms(Candidate(task_id="t", code=bare), 1, "s")[0].reasoning
+    assert "maximum" not in said
+    assert "64-bit" not in said
+    assert "tl.dot" not in said
+
+
+def test_questions() -> None:
+    asked = {rewrite(TASK, Random(seed)) for seed in range(40)}
+    assert len(asked) > 15
+    assert all("torch.softmax(x * self.scale" in text and "`ModelNew`" in text for text in asked)
+    text = prose(TASK, ["softmax(x * scale)"], Random(1))
+    assert text is not None
+    assert "torch.softmax" not in text
+    assert "forward(self, x)" in text
+    assert "softmax(x * scale)" in text
+    assert "self.scale = scale" in text
+    assert prose(TASK, [], Random(1)) is None
+
+
+@pytest.mark.interp
+def test_forms_are_accepted_by_the_judge() -> None:
+    with Judge(JudgeOptions(tier=Tier.INTERPRET)) as judge:
+        for form in forms(CANDIDATE, 4, "judged"):
+            verdict = judge.judge(TASK, form.code)
+            assert verdict.accepted, (verdict.message, form.code)
