@@ -1,1 +1,1 @@
-"""Data: tasks gathered, pairs verified, rows shipped."""
+"""Training data: tasks gathered from three sources, and what is made of them. See docs/data.md."""

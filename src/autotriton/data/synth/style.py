@@ -1,0 +1,47 @@
+"""One author's habits, drawn per program."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Style:
+    nested: float
+    """How often a value used once is written into its user."""
+    variables: str
+    """`same` (x = f(x)), `nouns` (conv_out, pooled), `numbered` (t1, t2), `short` (h, y, z)."""
+    constants: str
+    """Sizes: `top` (named at module level), `caps` (the same in capitals), `literal`."""
+    hyper: bool
+    """The constructor takes its sizes as arguments."""
+    named_scalars: bool
+    helpers: bool
+    sequential: bool
+    docstrings: str
+    """`none`, `class`, `both`, `module`."""
+    hints: bool
+    old_super: bool
+    constants_first: bool
+    """Sizes above the class, not below it."""
+    return_variable: bool
+    quotes: str
+
+
+def draw_style(rng: random.Random) -> Style:
+    return Style(
+        nested=rng.choice((0.0, 0.0, 0.15, 0.5, 0.9)),
+        variables=rng.choice(("same", "same", "same", "nouns", "nouns", "numbered", "short")),
+        constants=rng.choice(("top", "top", "literal", "caps")),
+        hyper=rng.random() < 0.65,
+        named_scalars=rng.random() < 0.35,
+        helpers=rng.random() < 0.25,
+        sequential=rng.random() < 0.15,
+        docstrings=rng.choice(("none", "none", "class", "class", "both", "module")),
+        hints=rng.random() < 0.35,
+        old_super=rng.random() < 0.35,
+        constants_first=rng.random() < 0.4,
+        return_variable=rng.random() < 0.25,
+        quotes=rng.choice(("'", '"')),
+    )
