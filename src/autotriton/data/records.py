@@ -54,7 +54,7 @@ class GatheredTask(Record):
     ops: tuple[str, ...]
     """The compute operators it runs, without namespace and overload, sorted."""
     families: tuple[str, ...]
-    """Operator families, the one with most work first."""
+    """Operator families, the one that leads the task first (a convolution before the activation fused behind it)."""
     depth: int
     """Compute operators on the longest path from an input to an output."""
     calls: int

@@ -20,12 +20,13 @@ from autotriton.judge.sandbox.limits import Limits
 
 def _roles() -> dict[str, Callable[[socket.socket], None]]:
     """What a forked process can be. Imported here so that every module is loaded before the first fork."""
-    from autotriton.judge import compiling, processes, reference, worker
+    from autotriton.judge import compiling, processes, reference, survey, worker
     from autotriton.judge.sandbox import probes
 
     return {
         "candidate": worker.main,
         "reference": reference.main,
+        "survey": survey.main,
         "compile": compiling.main,
         "probe": probes.main,
         "device": processes.device_main,

@@ -26,7 +26,7 @@ _BOOLEANS = ("torch.rand({s}) > 0.5", "torch.randint(0, 2, ({s},)).bool()", "tor
 def drawn(rng: random.Random, given: Given, shape: str) -> str:
     value = given.value
     if not value.shape:
-        return "torch.randn(())"
+        return "torch.randn(())" if value.dtype == "float32" else f"torch.randn((), dtype=torch.{value.dtype})"
     names = {"s": shape, "d": "" if value.dtype == "float32" else f", dtype=torch.{value.dtype}", "t": f"torch.{value.dtype}"}
     if value.domain == "attend":  # every row may see something, else attention is 0/0
         return f"(torch.rand({shape}) > 0.3) | torch.eye({shape}, dtype=torch.bool)"

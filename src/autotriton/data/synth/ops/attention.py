@@ -10,11 +10,11 @@ from autotriton.data.synth.values import Op, Plan, Value
 
 def _operands(builder: Builder, operands: tuple[Value, ...]) -> tuple[Value, Value, Value] | None:
     q = operands[0]
-    if q.rank not in (3, 4) or q.shape[-1] < 4:
+    if q.rank not in (3, 4) or q.shape[-1] < 4 or q.shape[-2] < 2:
         return None
     if len(operands) == 3:
         return q, operands[1], operands[2]
-    length = q.shape[-2] if builder.rng.random() < 0.7 else builder.size("length")
+    length = q.shape[-2] if builder.rng.random() < 0.7 else max(2, builder.size("length"))
     shape = (*q.shape[:-2], length, q.shape[-1])
     key = builder.input(shape, dtype=q.dtype, role="k")
     return q, key, builder.input(shape, dtype=q.dtype, role="v")

@@ -69,6 +69,8 @@ def _lerp(builder: Builder, op: Op, operands: tuple[Value, ...]) -> Plan | None:
 def _mask(builder: Builder, op: Op, operands: tuple[Value, ...]) -> Plan | None:
     """A boolean input chooses."""
     x = operands[0]
+    if not x.rank:
+        return None
     mask = builder.input(x.shape, dtype="bool", role="mask")
     fill = builder.rng.choice((0.0, -1.0, 1e-3, 2.0))
     other = builder.input(x.shape, dtype=x.dtype, role="other") if op.name == "where_mask" else mask

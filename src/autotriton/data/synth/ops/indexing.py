@@ -27,7 +27,7 @@ def _embedding(builder: Builder, op: Op, operands: tuple[Value, ...]) -> Plan | 
 
 def _one_hot(builder: Builder, op: Op, operands: tuple[Value, ...]) -> Plan | None:
     x = operands[0]
-    if x.domain != "index" or x.bound > 64:
+    if x.domain != "index" or x.bound > 64 or builder.dtype != "float32":
         return None
     count = int(x.bound)
     return Plan((*x.shape, count), {"n": count}, dtype="float32", domain="unit", bound=1.0, exact=True)

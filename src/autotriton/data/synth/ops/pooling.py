@@ -119,7 +119,7 @@ def _flat(builder: Builder, op: Op, operands: tuple[Value, ...]) -> Plan | None:
 def _pools(rank: int) -> tuple[Op, ...]:
     return (
         Op(f"max_pool{rank}d", "pooling", _pool(rank, "max"), (f"F.max_pool{rank}d({{0}}, kernel_size={{k}}{{kw}})", f"F.max_pool{rank}d({{0}}, {{k}}{{kw}})"), f"nn.MaxPool{rank}d", noun="pooled", exact=True),
-        Op(f"avg_pool{rank}d", "pooling", _pool(rank, "avg" if rank > 1 else "avg"), (f"F.avg_pool{rank}d({{0}}, kernel_size={{k}}{{kw}})", f"F.avg_pool{rank}d({{0}}, {{k}}{{kw}})"), f"nn.AvgPool{rank}d", noun="pooled"),
+        Op(f"avg_pool{rank}d", "pooling", _pool(rank, "avg"), (f"F.avg_pool{rank}d({{0}}, kernel_size={{k}}{{kw}})", f"F.avg_pool{rank}d({{0}}, {{k}}{{kw}})"), f"nn.AvgPool{rank}d", noun="pooled", half=rank < 3),
         Op(f"adaptive_avg_pool{rank}d", "pooling", _adaptive(rank), (f"F.adaptive_avg_pool{rank}d({{0}}, {{size}})",), f"nn.AdaptiveAvgPool{rank}d", noun="pooled"),
         Op(f"adaptive_max_pool{rank}d", "pooling", _adaptive(rank), (f"F.adaptive_max_pool{rank}d({{0}}, {{size}})",), f"nn.AdaptiveMaxPool{rank}d", noun="pooled", rarity=2, exact=True),
     )  # fmt: skip
