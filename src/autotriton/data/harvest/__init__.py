@@ -1,0 +1,7 @@
+"""Harvest: self-contained modules and functions from Python packages on disk. Nothing harvested runs in this process."""
+
+from __future__ import annotations
+
+from autotriton.data.harvest.harvesting import Report, harvest
+
+__all__ = ["Report", "harvest"]
