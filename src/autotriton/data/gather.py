@@ -66,7 +66,9 @@ class Summary:
         reasons = ", ".join(f"{count} {reason}" for reason, count in self.refused.most_common())
         rate = f"{self.drafts / self.seconds:.1f}/s" if self.seconds else "-"
         again = f", {self.skipped} done before" if self.skipped else ""
-        return f"{self.admitted} of {self.drafts} drafts admitted at {rate}{again}" + (f"; refused: {reasons}" if reasons else "")
+        return f"{self.admitted} of {self.drafts} drafts admitted at {rate}{again}" + (
+            f"; refused: {reasons}" if reasons else ""
+        )
 
 
 Progress = Callable[[Summary], None]
@@ -112,7 +114,11 @@ def row(draft: Draft, answer: dict[str, Any]) -> GatheredTask | Refusal:
     if "refused" in answer:
         return refusal(draft, str(answer["refused"]), str(answer["detail"]))
     nodes = nodes_of(answer["graph"])
-    hints = tuple(dict.fromkeys(TABLE[name].family for name in draft.ops if name in TABLE)) if draft.kind is SourceKind.SYNTH else ()  # fmt: skip
+    hints = (
+        tuple(dict.fromkeys(TABLE[name].family for name in draft.ops if name in TABLE))
+        if draft.kind is SourceKind.SYNTH
+        else ()
+    )
     found = profile(nodes, tuple(hint for hint in hints if hint in _LEADING))
     if not found.ops:
         return refusal(draft, "no compute", "the task only makes views or copies")
@@ -162,7 +168,13 @@ class _Run:
         processes: Processes,
         progress: Progress | None,
     ) -> None:
-        self.drafts, self.output, self.options, self.processes, self.progress = drafts, output, options, processes, progress
+        self.drafts, self.output, self.options, self.processes, self.progress = (
+            drafts,
+            output,
+            options,
+            processes,
+            progress,
+        )
         self.summary = Summary()
         self._taking, self._counting = threading.Lock(), threading.Lock()
         self._failure: BaseException | None = None
@@ -250,7 +262,9 @@ class _Output:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._lock = (self.folder / "lock").open("w")
         except OSError as error:
-            raise UsageError(f"{self.folder} cannot be written: {error.strerror}", hint="choose another folder") from None
+            raise UsageError(
+                f"{self.folder} cannot be written: {error.strerror}", hint="choose another folder"
+            ) from None
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -299,7 +313,9 @@ class _Output:
             raise UsageError(f"{path} is damaged", hint="delete it, or choose another folder") from None
         other = sorted(key for key in {*wanted, *found} if wanted.get(key) != found.get(key))
         if other:
-            raise UsageError(f"{self.folder} was begun with another {', '.join(other)}", hint="use the same, or another folder")
+            raise UsageError(
+                f"{self.folder} was begun with another {', '.join(other)}", hint="use the same, or another folder"
+            )
 
 
 def _repair(path: Path) -> None:
@@ -327,7 +343,9 @@ def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             try:
                 yield number, json.loads(text)
             except ValueError:
-                raise UsageError(f"{path} line {number} is damaged", hint="delete that line: its draft is then run again") from None
+                raise UsageError(
+                    f"{path} line {number} is damaged", hint="delete that line: its draft is then run again"
+                ) from None
 
 
 def _read(path: Path, kind: type[AnyRecord]) -> Iterator[AnyRecord]:
@@ -336,4 +354,6 @@ def _read(path: Path, kind: type[AnyRecord]) -> Iterator[AnyRecord]:
         try:
             yield kind.model_validate(line)
         except ValidationError:
-            raise UsageError(f"{path} line {number} is no {kind.__name__}", hint="was it written by another version?") from None
+            raise UsageError(
+                f"{path} line {number} is no {kind.__name__}", hint="was it written by another version?"
+            ) from None

@@ -26,7 +26,20 @@ _SKIPPED = re.compile(
     r"to_sparse|nonzero|unique|argwhere|histogram|tensor_split|to$|cauchy|torch\.ops|ops\.|arange|linspace|logspace|eye|scalar_tensor|complex|polar|view_as|real|imag|conj|angle)"
 )
 _MOST_ELEMENTS = 1 << 16
-_KINDS = frozenset((torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool))  # fmt: skip
+_KINDS = frozenset(
+    (
+        torch.float64,
+        torch.float32,
+        torch.float16,
+        torch.bfloat16,
+        torch.int64,
+        torch.int32,
+        torch.int16,
+        torch.int8,
+        torch.uint8,
+        torch.bool,
+    )
+)
 
 
 class Unwritable(Exception):
@@ -147,7 +160,12 @@ def _written(value: Any, inputs: list[str]) -> str:
 
 
 def _drawn(tensor: torch.Tensor) -> str:
-    if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_complex() or tensor.numel() > _MOST_ELEMENTS:
+    if (
+        tensor.layout is not torch.strided
+        or tensor.is_quantized
+        or tensor.is_complex()
+        or tensor.numel() > _MOST_ELEMENTS
+    ):
         raise Unwritable
     if tensor.numel() == 0 or tensor.dtype not in _KINDS:
         raise Unwritable

@@ -13,18 +13,61 @@ from typing import Any
 
 # One meaning, several operators: backends, in-place forms and layouts choose between them.
 _SAME = {
-    "_unsafe_view": "view", "reshape": "view", "_reshape_alias": "view", "flatten": "view", "squeeze": "view", "unsqueeze": "view",
-    "t": "permute", "transpose": "permute", "numpy_T": "permute", "cudnn_convolution": "convolution", "mkldnn_convolution": "convolution",
-    "_convolution": "convolution", "thnn_conv2d": "convolution", "slow_conv3d_forward": "convolution", "_slow_conv2d_forward": "convolution",
-    "convolution_overrideable": "convolution", "conv_depthwise3d": "convolution", "_conv_depthwise2d": "convolution",
-    "native_batch_norm": "batch_norm", "_native_batch_norm_legit": "batch_norm", "cudnn_batch_norm": "batch_norm",
-    "_native_batch_norm_legit_no_training": "batch_norm", "_batch_norm_with_update": "batch_norm", "miopen_batch_norm": "batch_norm",
-    "_batch_norm_with_update_functional": "batch_norm", "_native_batch_norm_legit_functional": "batch_norm",
-    "_safe_softmax": "_softmax", "clamp_min": "clamp", "clamp_max": "clamp", "_adaptive_avg_pool2d": "adaptive_avg_pool2d",
-    "_adaptive_avg_pool3d": "adaptive_avg_pool3d", "mkldnn_rnn_layer": "lstm", "_cudnn_rnn": "lstm",
-}  # fmt: skip
+    "_unsafe_view": "view",
+    "reshape": "view",
+    "_reshape_alias": "view",
+    "flatten": "view",
+    "squeeze": "view",
+    "unsqueeze": "view",
+    "t": "permute",
+    "transpose": "permute",
+    "numpy_T": "permute",
+    "cudnn_convolution": "convolution",
+    "mkldnn_convolution": "convolution",
+    "_convolution": "convolution",
+    "thnn_conv2d": "convolution",
+    "slow_conv3d_forward": "convolution",
+    "_slow_conv2d_forward": "convolution",
+    "convolution_overrideable": "convolution",
+    "conv_depthwise3d": "convolution",
+    "_conv_depthwise2d": "convolution",
+    "native_batch_norm": "batch_norm",
+    "_native_batch_norm_legit": "batch_norm",
+    "cudnn_batch_norm": "batch_norm",
+    "_native_batch_norm_legit_no_training": "batch_norm",
+    "_batch_norm_with_update": "batch_norm",
+    "miopen_batch_norm": "batch_norm",
+    "_batch_norm_with_update_functional": "batch_norm",
+    "_native_batch_norm_legit_functional": "batch_norm",
+    "_safe_softmax": "_softmax",
+    "clamp_min": "clamp",
+    "clamp_max": "clamp",
+    "_adaptive_avg_pool2d": "adaptive_avg_pool2d",
+    "_adaptive_avg_pool3d": "adaptive_avg_pool3d",
+    "mkldnn_rnn_layer": "lstm",
+    "_cudnn_rnn": "lstm",
+}
 _TRANSPARENT = frozenset(("detach", "alias", "lift_fresh", "lift_fresh_copy", "lift", "clone", "contiguous"))
-_COMMUTES = frozenset(("add", "mul", "maximum", "minimum", "logical_and", "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor", "eq", "ne", "fmax", "fmin", "hypot", "logaddexp"))  # fmt: skip
+_COMMUTES = frozenset(
+    (
+        "add",
+        "mul",
+        "maximum",
+        "minimum",
+        "logical_and",
+        "logical_or",
+        "logical_xor",
+        "bitwise_and",
+        "bitwise_or",
+        "bitwise_xor",
+        "eq",
+        "ne",
+        "fmax",
+        "fmin",
+        "hypot",
+        "logaddexp",
+    )
+)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The parent's handle on a survey process: asks about one draft after another, and starts a new process when one ends."""
+"""The parent's handle on a survey process: asks about draft after draft, and starts a new one when one ends."""
 
 from __future__ import annotations
 

@@ -103,5 +103,7 @@ def _unusable(program: Program, model: Model, inputs: Inputs) -> tuple[str, str]
         return "empty", "every result is empty"
     if finite < total:
         return "not finite", f"{total - finite} of {total} results are not finite"
-    largest = max((float(leaf.detach().abs().max()) for leaf in leaves if leaf.numel() and leaf.is_floating_point()), default=0.0)  # fmt: skip
+    largest = max(
+        (float(leaf.detach().abs().max()) for leaf in leaves if leaf.numel() and leaf.is_floating_point()), default=0.0
+    )
     return ("too large", f"results reach {largest:.3g}") if math.isfinite(largest) and largest > 1e8 else None

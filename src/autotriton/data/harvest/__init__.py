@@ -1,4 +1,4 @@
-"""Harvest: self-contained modules and functions from Python packages on disk. Nothing harvested runs in this process."""
+"""Harvest: self-contained modules and functions from Python packages on disk. Nothing of them runs here."""
 
 from __future__ import annotations
 

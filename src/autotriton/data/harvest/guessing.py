@@ -67,7 +67,11 @@ def _constructor(closed: Closed, init: ast.FunctionDef | None) -> str:
                 words.append(f"{name!r}: {value}")
         elif _random(name, default):
             words.append(f"{name!r}: 0.0")
-    return f"def get_init_inputs():\n    return [[], {{{', '.join(words)}}}]" if words else "def get_init_inputs():\n    return []"
+    return (
+        f"def get_init_inputs():\n    return [[], {{{', '.join(words)}}}]"
+        if words
+        else "def get_init_inputs():\n    return []"
+    )
 
 
 def _arguments(given: ast.arguments) -> list[tuple[ast.arg, ast.expr | None]]:
@@ -91,9 +95,15 @@ def _config(closed: Closed, name: str) -> str:
     for node in itertools.chain.from_iterable(ast.walk(ast.parse(text)) for text in closed.definitions):
         if isinstance(node, ast.Attribute) and _is_config(node.value, name):
             fields[node.attr] = conventions.field(node.attr)
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("getattr", "hasattr") and len(node.args) > 1 and _is_config(node.args[0], name) and isinstance(node.args[1], ast.Constant):  # fmt: skip
-            if node.func.id == "getattr" and len(node.args) == 2:
-                fields[str(node.args[1].value)] = conventions.field(str(node.args[1].value))
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id == "getattr"
+            and len(node.args) == 2  # with a default, nothing is needed
+            and _is_config(node.args[0], name)
+            and isinstance(node.args[1], ast.Constant)
+        ):
+            fields[str(node.args[1].value)] = conventions.field(str(node.args[1].value))
     if not fields:
         raise NotGuessed(f"constructor argument `{name}`")
     return f"SimpleNamespace({', '.join(f'{key}={value}' for key, value in sorted(fields.items()))})"

@@ -20,8 +20,10 @@ from autotriton.data.records import Draft, SourceKind
 from autotriton.types import Mode, Task
 
 Asker = Callable[[str, str], list[str]]
-"""Given a definition's text and name, texts of `get_inputs` and `get_init_inputs` for it: a language model's answers."""
-_SKIPPED_NAMES = re.compile(r"^(test_|_make_|register|load|save|init_|build_|create_|get_|is_|has_|convert|export|print|parse|download|main$|checkpoint|_no_|trunc_normal|xavier|kaiming|drop_path$|drop_block)")  # fmt: skip
+"""A definition's text and name in, texts of `get_inputs` and `get_init_inputs` out: a language model's answers."""
+_SKIPPED_NAMES = re.compile(
+    r"^(test_|_make_|register|load|save|init_|build_|create_|get_|is_|has_|convert|export|print|parse|download|main$|checkpoint|_no_|trunc_normal|xavier|kaiming|drop_path$|drop_block)"
+)
 
 
 @dataclass
@@ -48,7 +50,9 @@ class Report:
         return text
 
 
-def harvest(folders: Sequence[str | Path], report: Report | None = None, *, ask: Asker | None = None) -> Iterator[Draft]:
+def harvest(
+    folders: Sequence[str | Path], report: Report | None = None, *, ask: Asker | None = None
+) -> Iterator[Draft]:
     """Drafts of every package in the folders, one at a time; the same code in two packages comes once."""
     report = report if report is not None else Report()
     seen: set[str] = set()
@@ -90,12 +94,19 @@ def _interesting(node: ast.ClassDef | ast.FunctionDef) -> bool:
     if _SKIPPED_NAMES.match(node.name) or not node.args.args:
         return False
     text = ast.unparse(node)
-    computes = re.search(r"torch\.\w+\(|F\.\w+\(|\.(sum|mean|softmax|matmul|view|reshape|transpose|exp|permute)\(", text)
+    computes = re.search(
+        r"torch\.\w+\(|F\.\w+\(|\.(sum|mean|softmax|matmul|view|reshape|transpose|exp|permute)\(", text
+    )
     return computes is not None and "return " in text
 
 
 def _draft(
-    package: Package, file: SourceFile, name: str, closed: Closed, node: ast.ClassDef | ast.FunctionDef, ask: Asker | None
+    package: Package,
+    file: SourceFile,
+    name: str,
+    closed: Closed,
+    node: ast.ClassDef | ast.FunctionDef,
+    ask: Asker | None,
 ) -> Draft:
     assert package.licence.spdx is not None
     head = f'"""{name}, from {package.label}, {file.path} ({package.licence.spdx})."""\n\n'
@@ -110,7 +121,9 @@ def _draft(
     if not guessed:
         raise NotGuessed("the endpoint gave no usable answer")
     first, *others = [head + text + "\n" for text in guessed]
-    task = Task(id=f"harvest-{package.name}-{file.module.rpartition('.')[2]}-{name}", source=first, entry=name, mode=Mode.EVAL)
+    task = Task(
+        id=f"harvest-{package.name}-{file.module.rpartition('.')[2]}-{name}", source=first, entry=name, mode=Mode.EVAL
+    )
     return Draft(
         task=task,
         kind=SourceKind.HARVEST,

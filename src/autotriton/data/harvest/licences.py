@@ -16,14 +16,33 @@ _MOST_BYTES = 1 << 20
 _NAMES = ("LICENSE", "LICENCE", "LICENSE.txt", "LICENSE.md", "LICENCE.txt", "COPYING", "LICENSE-MIT", "LICENSE-APACHE")
 # What metadata writes, after lower-casing and taking punctuation out.
 _WORDS = {
-    "mit": "MIT", "mit license": "MIT", "the mit license": "MIT", "osi approved mit license": "MIT",
-    "apache 2 0": "Apache-2.0", "apache license 2 0": "Apache-2.0", "apache 2 0 license": "Apache-2.0", "apache2": "Apache-2.0",
-    "apache license version 2 0": "Apache-2.0", "osi approved apache software license": "Apache-2.0", "apache software license": "Apache-2.0",
-    "bsd 3 clause": "BSD-3-Clause", "bsd 3 clause license": "BSD-3-Clause", "new bsd": "BSD-3-Clause", "modified bsd": "BSD-3-Clause",
-    "bsd": "BSD-3-Clause", "bsd license": "BSD-3-Clause", "osi approved bsd license": "BSD-3-Clause", "bsd 2 clause": "BSD-2-Clause",
-    "bsd 2 clause license": "BSD-2-Clause", "simplified bsd": "BSD-2-Clause",
-}  # fmt: skip
-_FOREIGN = re.compile(r"gnu (lesser |affero )?general public|mozilla public|creative commons|non-?commercial|research purposes|llama .{0,20}license|responsible ai", re.I)  # fmt: skip
+    "mit": "MIT",
+    "mit license": "MIT",
+    "the mit license": "MIT",
+    "osi approved mit license": "MIT",
+    "apache 2 0": "Apache-2.0",
+    "apache license 2 0": "Apache-2.0",
+    "apache 2 0 license": "Apache-2.0",
+    "apache2": "Apache-2.0",
+    "apache license version 2 0": "Apache-2.0",
+    "osi approved apache software license": "Apache-2.0",
+    "apache software license": "Apache-2.0",
+    "bsd 3 clause": "BSD-3-Clause",
+    "bsd 3 clause license": "BSD-3-Clause",
+    "new bsd": "BSD-3-Clause",
+    "modified bsd": "BSD-3-Clause",
+    "bsd": "BSD-3-Clause",
+    "bsd license": "BSD-3-Clause",
+    "osi approved bsd license": "BSD-3-Clause",
+    "bsd 2 clause": "BSD-2-Clause",
+    "bsd 2 clause license": "BSD-2-Clause",
+    "simplified bsd": "BSD-2-Clause",
+}
+_FOREIGN = re.compile(
+    r"gnu (lesser |affero )?general public|mozilla public|creative commons|non-?commercial|research purposes|"
+    r"llama .{0,20}license|responsible ai",
+    re.I,
+)
 
 
 @dataclass(frozen=True)

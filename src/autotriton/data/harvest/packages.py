@@ -18,7 +18,9 @@ from autotriton.data.harvest.licences import Licence, licence_of
 from autotriton.errors import UsageError
 
 _MOST_BYTES = 1 << 20
-_SKIPPED_FOLDERS = frozenset(("tests", "test", "testing", ".git", "__pycache__", "build", "docs", "examples", "scripts", "benchmarks"))  # fmt: skip
+_SKIPPED_FOLDERS = frozenset(
+    ("tests", "test", "testing", ".git", "__pycache__", "build", "docs", "examples", "scripts", "benchmarks")
+)
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,10 @@ def open_package(root: Path) -> Package:
 def _metadata(root: Path) -> Path | None:
     wanted = re.sub(r"[-_.]+", "_", root.name).lower()
     for folder in sorted(root.parent.glob("*.dist-info")):
-        if re.sub(r"[-_.]+", "_", folder.name.removesuffix(".dist-info").rpartition("-")[0]).lower() == wanted and (folder / "METADATA").is_file():
+        if (
+            re.sub(r"[-_.]+", "_", folder.name.removesuffix(".dist-info").rpartition("-")[0]).lower() == wanted
+            and (folder / "METADATA").is_file()
+        ):
             return folder / "METADATA"
     return None
 

@@ -46,14 +46,28 @@ def token(value: Value) -> str:
 
 # How people keep a value inside a function's domain: the text, the domain it then has, and its magnitude.
 _GUARDS: dict[str, tuple[tuple[str, str], ...]] = {
-    "pos": (("{0}.abs() + 0.1", "pos"), ("torch.abs({0}) + 1e-2", "pos"), ("{0} * {0} + 0.05", "pos"),
-            ("F.softplus({0}) + 0.01", "pos"), ("torch.clamp({0}, min=1e-2)", "pos")),
-    "nonneg": (("{0}.abs()", "nonneg"), ("F.relu({0})", "nonneg"), ("{0}.square()", "nonneg"), ("torch.clamp({0}, min=0.0)", "nonneg")),
+    "pos": (
+        ("{0}.abs() + 0.1", "pos"),
+        ("torch.abs({0}) + 1e-2", "pos"),
+        ("{0} * {0} + 0.05", "pos"),
+        ("F.softplus({0}) + 0.01", "pos"),
+        ("torch.clamp({0}, min=1e-2)", "pos"),
+    ),
+    "nonneg": (
+        ("{0}.abs()", "nonneg"),
+        ("F.relu({0})", "nonneg"),
+        ("{0}.square()", "nonneg"),
+        ("torch.clamp({0}, min=0.0)", "nonneg"),
+    ),
     "above_one": (("{0}.abs() + 1.1", "above_one"), ("F.softplus({0}) + 1.05", "above_one")),
-    "sym": (("0.95 * torch.tanh({0})", "sym"), ("torch.clamp({0}, -0.95, 0.95)", "sym"), ("0.9 * torch.sin({0})", "sym")),
+    "sym": (
+        ("0.95 * torch.tanh({0})", "sym"),
+        ("torch.clamp({0}, -0.95, 0.95)", "sym"),
+        ("0.9 * torch.sin({0})", "sym"),
+    ),
     "unit": (("torch.sigmoid({0})", "prob"), ("torch.clamp({0}, 0.0, 1.0)", "unit")),
     "prob": (("torch.sigmoid({0})", "prob"), ("{0}.sigmoid()", "prob")),
-}  # fmt: skip
+}
 _SHRINK = (("{0} * 0.1", None), ("torch.tanh({0})", "sym"), ("{0} / 8.0", None), ("{0}.clamp(-3.0, 3.0)", None))
 
 
@@ -174,8 +188,12 @@ class Builder:
             return value
         if op.limit is not None and value.bound > op.limit:
             text, domain = self.rng.choice(_SHRINK)
-            bound = 1.0 if domain == "sym" else 3.0 if "clamp" in text else value.bound * (0.1 if "0.1" in text else 0.125)
-            kept = value.domain if domain is None and value.domain in ("pos", "nonneg") and "clamp" not in text else None
+            bound = (
+                1.0 if domain == "sym" else 3.0 if "clamp" in text else value.bound * (0.1 if "0.1" in text else 0.125)
+            )
+            kept = (
+                value.domain if domain is None and value.domain in ("pos", "nonneg") and "clamp" not in text else None
+            )
             value = self._guard(text, value, domain or kept or "real", bound)
             if value.bound > op.limit:
                 value = self._guard("torch.tanh({0})", value, "sym", 1.0)

@@ -6,7 +6,11 @@ import random
 
 from autotriton.data.synth.builder import Given
 
-_REAL = ("torch.randn({s}{d})",) * 6 + ("torch.rand({s}{d}) * 2 - 1", "torch.randn({s}{d}) * 0.5", "2.0 * torch.randn({s}{d})")
+_REAL = ("torch.randn({s}{d})",) * 6 + (
+    "torch.rand({s}{d}) * 2 - 1",
+    "torch.randn({s}{d}) * 0.5",
+    "2.0 * torch.randn({s}{d})",
+)
 _BY_DOMAIN: dict[str, tuple[str, ...]] = {
     "real": _REAL,
     "sym": ("torch.rand({s}{d}) * 2.0 - 1.0", "torch.tanh(torch.randn({s}{d}))"),
@@ -27,7 +31,11 @@ def drawn(rng: random.Random, given: Given, shape: str) -> str:
     value = given.value
     if not value.shape:
         return "torch.randn(())" if value.dtype == "float32" else f"torch.randn((), dtype=torch.{value.dtype})"
-    names = {"s": shape, "d": "" if value.dtype == "float32" else f", dtype=torch.{value.dtype}", "t": f"torch.{value.dtype}"}
+    names = {
+        "s": shape,
+        "d": "" if value.dtype == "float32" else f", dtype=torch.{value.dtype}",
+        "t": f"torch.{value.dtype}",
+    }
     if value.domain == "attend":  # every row may see something, else attention is 0/0
         return f"(torch.rand({shape}) > 0.3) | torch.eye({shape}, dtype=torch.bool)"
     if value.domain == "index":

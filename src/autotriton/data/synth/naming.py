@@ -6,12 +6,24 @@ import random
 from dataclasses import dataclass, field
 
 _LAYERS = {
-    "Conv": ("conv", "conv"), "ConvTranspose": ("conv_transpose", "deconv", "up"), "Linear": ("linear", "fc", "proj", "dense"),
-    "BatchNorm": ("bn", "norm", "batch_norm"), "LayerNorm": ("ln", "norm", "layer_norm"), "GroupNorm": ("gn", "norm", "group_norm"),
-    "InstanceNorm": ("norm", "instance_norm"), "RMSNorm": ("norm", "rms_norm"), "MaxPool": ("pool", "max_pool"), "AvgPool": ("pool", "avg_pool"),
-    "Adaptive": ("pool", "gap"), "Embedding": ("embedding", "embed", "tok_emb"), "LSTM": ("lstm", "rnn"), "GRU": ("gru", "rnn"),
-    "RNN": ("rnn",), "Softmax": ("softmax",), "Upsample": ("upsample", "up"),
-}  # fmt: skip
+    "Conv": ("conv", "conv"),
+    "ConvTranspose": ("conv_transpose", "deconv", "up"),
+    "Linear": ("linear", "fc", "proj", "dense"),
+    "BatchNorm": ("bn", "norm", "batch_norm"),
+    "LayerNorm": ("ln", "norm", "layer_norm"),
+    "GroupNorm": ("gn", "norm", "group_norm"),
+    "InstanceNorm": ("norm", "instance_norm"),
+    "RMSNorm": ("norm", "rms_norm"),
+    "MaxPool": ("pool", "max_pool"),
+    "AvgPool": ("pool", "avg_pool"),
+    "Adaptive": ("pool", "gap"),
+    "Embedding": ("embedding", "embed", "tok_emb"),
+    "LSTM": ("lstm", "rnn"),
+    "GRU": ("gru", "rnn"),
+    "RNN": ("rnn",),
+    "Softmax": ("softmax",),
+    "Upsample": ("upsample", "up"),
+}
 _INPUTS = {
     "x": ("x", "x", "x", "x", "input", "inputs", "inp", "hidden_states", "data", "tensor"),
     "y": ("y", "other", "b"),
@@ -31,7 +43,12 @@ _CONSTANTS = {
     "temperature": ("temperature", "tau"),
     "leaky_relu": ("negative_slope",),
 }
-_ARGUMENTS = {"low": ("min_value", "lower"), "high": ("max_value", "upper"), "exponent": ("exponent", "power"), "negative_slope": ("negative_slope", "slope")}  # fmt: skip
+_ARGUMENTS = {
+    "low": ("min_value", "lower"),
+    "high": ("max_value", "upper"),
+    "exponent": ("exponent", "power"),
+    "negative_slope": ("negative_slope", "slope"),
+}
 
 
 @dataclass
@@ -39,7 +56,9 @@ class Names:
     """Hands out names, never one twice."""
 
     rng: random.Random
-    taken: set[str] = field(default_factory=lambda: {"self", "torch", "nn", "F", "math", "Model", "get_inputs", "get_init_inputs"})  # fmt: skip
+    taken: set[str] = field(
+        default_factory=lambda: {"self", "torch", "nn", "F", "math", "Model", "get_inputs", "get_init_inputs"}
+    )
 
     def fresh(self, wanted: str) -> str:
         name, number = wanted, 1
@@ -66,10 +85,19 @@ class Names:
 _SIZES: dict[int, tuple[tuple[str, ...], ...]] = {
     1: (("size",), ("length",), ("n",), ("num_elements",)),
     2: (("batch_size", "in_features"), ("batch_size", "dim"), ("rows", "cols"), ("M", "N"), ("batch_size", "features")),
-    3: (("batch_size", "seq_len", "dim"), ("batch_size", "seq_length", "hidden_size"), ("B", "T", "C"), ("batch_size", "num_tokens", "embed_dim")),
-    4: (("batch_size", "channels", "height", "width"), ("N", "C", "H", "W"), ("batch_size", "in_channels", "height", "width")),
+    3: (
+        ("batch_size", "seq_len", "dim"),
+        ("batch_size", "seq_length", "hidden_size"),
+        ("B", "T", "C"),
+        ("batch_size", "num_tokens", "embed_dim"),
+    ),
+    4: (
+        ("batch_size", "channels", "height", "width"),
+        ("N", "C", "H", "W"),
+        ("batch_size", "in_channels", "height", "width"),
+    ),
     5: (("batch_size", "in_channels", "depth", "height", "width"), ("N", "C", "D", "H", "W")),
-}  # fmt: skip
+}
 
 
 def size_names(rng: random.Random, rank: int, roles: tuple[str, ...]) -> tuple[str, ...]:
@@ -78,11 +106,17 @@ def size_names(rng: random.Random, rank: int, roles: tuple[str, ...]) -> tuple[s
         return ()
     names = list(rng.choice(_SIZES[rank]))
     if "in_channels" in roles and rank >= 3:
-        names = ["batch_size", "in_channels", *(("length",), ("height", "width"), ("depth", "height", "width"))[rank - 3]]
+        names = [
+            "batch_size",
+            "in_channels",
+            *(("length",), ("height", "width"), ("depth", "height", "width"))[rank - 3],
+        ]
     if "in_features" in roles and rank >= 2:
         names[-1] = "in_features"
     return tuple(names)
 
 
 def _snake(name: str) -> str:
-    return "".join(f"_{c.lower()}" if c.isupper() and i and not name[i - 1].isupper() else c.lower() for i, c in enumerate(name))  # fmt: skip
+    return "".join(
+        f"_{c.lower()}" if c.isupper() and i and not name[i - 1].isupper() else c.lower() for i, c in enumerate(name)
+    )

@@ -98,7 +98,9 @@ def _with_helper(writer: Writer, steps: list[Step]) -> list[Step]:
         return steps
     start, end = run[0], run[-1]
     inside = steps[start : end + 1]
-    name = writer.names.fresh(writer.rng.choice(("activation", "epilogue", "transform", "post_process", "fused_pointwise", "apply_chain")))  # fmt: skip
+    name = writer.names.fresh(
+        writer.rng.choice(("activation", "epilogue", "transform", "post_process", "fused_pointwise", "apply_chain"))
+    )
     parameter, lines = "x", []
     spoken = {inside[0].operands[0].id: parameter}
     for step in inside:
@@ -118,7 +120,12 @@ def _run(writer: Writer, steps: list[Step]) -> list[int]:
     best: list[int] = []
     current: list[int] = []
     for place, step in enumerate(steps):
-        plain = step.layer is None and len(step.operands) == 1 and len(step.outs) == 1 and step.op.family in ("pointwise", "norm", "softmax")  # fmt: skip
+        plain = (
+            step.layer is None
+            and len(step.operands) == 1
+            and len(step.outs) == 1
+            and step.op.family in ("pointwise", "norm", "softmax")
+        )
         linked = current and steps[current[-1]].outs[0].id == step.operands[0].id
         alone = linked and uses.get(steps[current[-1]].outs[0].id, 0) == len(_TOKEN.findall(step.text))
         if plain and (not current or (linked and alone)):
@@ -166,7 +173,9 @@ def _variable(writer: Writer, step: Step, value: Value, remaining: dict[int, int
     plain = [name for name in reusable if name.isidentifier() and not _still_spoken(writer, name, remaining)]
     if style.variables == "same" and plain and len(step.outs) == 1:
         return plain[0]
-    wanted = {"numbered": "t", "short": writer.rng.choice(("h", "y", "z", "out", "u"))}.get(style.variables, step.op.noun or "out")
+    wanted = {"numbered": "t", "short": writer.rng.choice(("h", "y", "z", "out", "u"))}.get(
+        style.variables, step.op.noun or "out"
+    )
     return names.fresh(wanted)
 
 
@@ -252,11 +261,17 @@ def _learned(writer: Writer, givens: list[Given]) -> None:
         writer.spoken[given.value.id] = f"self.{name}"
         shape = given.value.shape
         # Shapes of parameters are passed as one tuple, as KernelBench-style tasks do.
-        text = _hyper(writer, f"{name}_shape", shape, renamed=True) if len(shape) > 1 and writer.rng.random() < 0.6 else repr(shape)  # fmt: skip
+        text = (
+            _hyper(writer, f"{name}_shape", shape, renamed=True)
+            if len(shape) > 1 and writer.rng.random() < 0.6
+            else repr(shape)
+        )
         size = f"({text})" if text.startswith("(") else text
         size = text if text.startswith("(") else size
         if given.value.domain == "pos":
-            made = f"torch.rand({size}) * {given.scale:.3g} + 0.1" if given.scale != 1.0 else f"torch.rand({size}) + 0.5"
+            made = (
+                f"torch.rand({size}) * {given.scale:.3g} + 0.1" if given.scale != 1.0 else f"torch.rand({size}) + 0.5"
+            )
         else:
             made = f"torch.randn({size})" if given.scale == 1.0 else f"torch.randn({size}) * {given.scale:.3g}"
         writer.setup.append(f"self.{name} = nn.Parameter({made})")
@@ -363,6 +378,12 @@ def _assembled(writer: Writer, definition: str, makers: str) -> str:
     ops = [step.op for step in pruned(writer.builder)[0]]
     module_doc = f'"""{describe(ops)}"""\n\n' if style.docstrings == "module" else ""
     first = writer.constants and (style.constants_first or not writer.module)
-    blocks = [module_doc + "\n".join(imports), *([constants] if first else []), body, *([constants] if constants and not first else []), makers]  # fmt: skip
+    blocks = [
+        module_doc + "\n".join(imports),
+        *([constants] if first else []),
+        body,
+        *([constants] if constants and not first else []),
+        makers,
+    ]
     text = "\n\n\n".join(blocks)
     return (text.replace("'", '"') if style.quotes == '"' and '"""' not in text else text) + "\n"

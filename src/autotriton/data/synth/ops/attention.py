@@ -74,7 +74,9 @@ def _heads(builder: Builder, op: Op, operands: tuple[Value, ...]) -> Plan | None
     if x.rank != 3 or x.shape[2] % heads:
         return None
     batch, length, features = x.shape
-    return Plan((batch, heads, length, features // heads), {"b": batch, "l": length, "h": heads, "d": features // heads})
+    return Plan(
+        (batch, heads, length, features // heads), {"b": batch, "l": length, "h": heads, "d": features // heads}
+    )
 
 
 OPS = (

@@ -40,7 +40,11 @@ def _difference(builder: Builder, op: Op, operands: tuple[Value, ...]) -> Plan |
 def _classes(builder: Builder, op: Op, operands: tuple[Value, ...]) -> Plan | None:
     """Logits (N, C) or (N, C, d1, ...), labels (N, d1, ...)."""
     x = operands[0]
-    if x.rank < 2 or x.shape[1] < 2 or (x.rank > 2 and op.name not in ("cross_entropy", "nll_loss", "cross_entropy_smooth")):
+    if (
+        x.rank < 2
+        or x.shape[1] < 2
+        or (x.rank > 2 and op.name not in ("cross_entropy", "nll_loss", "cross_entropy_smooth"))
+    ):
         return None
     y = builder.input((x.shape[0], *x.shape[2:]), domain="index", dtype="int64", role="labels", high=x.shape[1])
     return _reduction(builder, op, (x.shape[0], *x.shape[2:]), y, {"smooth": builder.rng.choice((0.05, 0.1, 0.2))})

@@ -62,7 +62,7 @@ def _matmul(builder: Builder, op: Op, operands: tuple[Value, ...]) -> Plan | Non
             return None
         return Plan((*x.shape[:-1], y.shape[-1]), {"y": y}, bound=_grown(x, y))
     n = builder.fixed.get("out", builder.size("features"))
-    if op.name == "mm" and x.rank != 2 or op.name == "bmm" and x.rank != 3 or op.name == "mv" and x.rank != 2:
+    if (op.name == "mm" and x.rank != 2) or (op.name == "bmm" and x.rank != 3) or (op.name == "mv" and x.rank != 2):
         return None
     if op.name == "mv":
         y = _other(builder, (x.shape[-1],), x, "vector")

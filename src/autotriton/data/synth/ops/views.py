@@ -100,7 +100,7 @@ def _pad(mode: str) -> Any:
     def rule(builder: Builder, op: Op, operands: tuple[Value, ...]) -> Plan | None:
         x, rng = operands[0], builder.rng
         axes = 1 if x.rank < 4 or rng.random() < 0.3 else 2
-        if x.rank < 2 or (mode != "constant" and not (x.rank == axes + 2)):
+        if x.rank < 2 or (mode != "constant" and x.rank != axes + 2):
             return None
         pads = [rng.randint(0, 2) for _ in range(2 * axes)]
         if not any(pads):

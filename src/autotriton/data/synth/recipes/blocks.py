@@ -6,7 +6,19 @@ from autotriton.data.synth.builder import Builder
 from autotriton.data.synth.recipes.base import COMMON, SCALARS, Recipe
 from autotriton.data.synth.values import Value
 
-_SHORT = ("relu", "gelu", "silu", "tanh", "gelu_tanh", "mish", "elu", "leaky_relu", "hardswish", "squared_relu", "quick_gelu")  # fmt: skip
+_SHORT = (
+    "relu",
+    "gelu",
+    "silu",
+    "tanh",
+    "gelu_tanh",
+    "mish",
+    "elu",
+    "leaky_relu",
+    "hardswish",
+    "squared_relu",
+    "quick_gelu",
+)
 
 
 def mlp(builder: Builder) -> Value:
@@ -14,7 +26,11 @@ def mlp(builder: Builder) -> Value:
     x = builder.input(builder.shape(rng.choice(("matrix", "sequence"))))
     value = builder.chain(x, ("layer_norm", "rms_norm", "batch_norm1d"), rng.choice((0, 0, 1)))
     for _ in range(rng.choice((1, 1, 1, 2))):
-        value = builder.apply("linear", value, out=rng.choice((16, 24, 32, 48, 64)) if builder.scale == "laptop" else builder.size("features"))  # fmt: skip
+        value = builder.apply(
+            "linear",
+            value,
+            out=rng.choice((16, 24, 32, 48, 64)) if builder.scale == "laptop" else builder.size("features"),
+        )
         value = builder.chain(value, _SHORT, 1)
     residual = rng.random() < 0.5
     value = builder.apply("linear", value, out=x.shape[-1] if residual else builder.size("classes"))
@@ -59,16 +75,32 @@ def squeeze_excite(builder: Builder) -> Value:
     rng = builder.rng
     x = builder.input(builder.shape("image"))
     pooled = builder.apply("adaptive_avg_pool2d", x, out=1)
-    value = builder.apply("conv2d", pooled, out=max(1, x.shape[1] // 2), kernel=(1, 1), stride=1, dilation=1, groups=1, padding="same")  # fmt: skip
+    value = builder.apply(
+        "conv2d", pooled, out=max(1, x.shape[1] // 2), kernel=(1, 1), stride=1, dilation=1, groups=1, padding="same"
+    )
     value = builder.chain(value, ("relu", "silu", "gelu"), 1)
-    value = builder.apply("conv2d", value, out=x.shape[1], kernel=(1, 1), stride=1, dilation=1, groups=1, padding="same")  # fmt: skip
+    value = builder.apply(
+        "conv2d", value, out=x.shape[1], kernel=(1, 1), stride=1, dilation=1, groups=1, padding="same"
+    )
     gate = builder.apply(rng.choice(("sigmoid", "hardsigmoid")), value)
     return builder.apply("mul", x, gate)
 
 
 def attention(builder: Builder) -> Value:
     rng = builder.rng
-    name = rng.choice(("sdpa", "sdpa_causal", "sdpa_masked", "sdpa_biased", "attention_by_hand", "attention_by_hand", "attention_by_hand_causal", "linear_attention", "relu_attention"))  # fmt: skip
+    name = rng.choice(
+        (
+            "sdpa",
+            "sdpa_causal",
+            "sdpa_masked",
+            "sdpa_biased",
+            "attention_by_hand",
+            "attention_by_hand",
+            "attention_by_hand_causal",
+            "linear_attention",
+            "relu_attention",
+        )
+    )
     q = builder.input(builder.shape(rng.choice(("heads", "heads", "sequence"))), role="q")
     if rng.random() < 0.2 and q.rank == 4:
         q = builder.apply("rotary", q)
@@ -79,7 +111,10 @@ def attention(builder: Builder) -> Value:
 def self_attention(builder: Builder) -> Value:
     """Projections, heads, attention, output projection."""
     rng = builder.rng
-    heads, head = builder.size("heads"), builder.rng.choice((4, 8, 8, 16)) if builder.scale == "laptop" else builder.size("head")  # fmt: skip
+    heads, head = (
+        builder.size("heads"),
+        builder.rng.choice((4, 8, 8, 16)) if builder.scale == "laptop" else builder.size("head"),
+    )
     batch, length = builder.size("batch"), builder.size("length")
     x = builder.input((min(batch, 4) if builder.scale == "laptop" else batch, max(2, length), heads * head))
     inner = x
@@ -92,7 +127,9 @@ def self_attention(builder: Builder) -> Value:
     else:
         parts = tuple(builder.apply("linear", inner, out=heads * head, bias=bias) for _ in range(3))
     split = [builder.apply("heads_split", part, heads=heads) for part in parts]
-    attended = builder.apply(rng.choice(("sdpa", "sdpa_causal", "attention_by_hand", "attention_by_hand_causal")), *split)  # fmt: skip
+    attended = builder.apply(
+        rng.choice(("sdpa", "sdpa_causal", "attention_by_hand", "attention_by_hand_causal")), *split
+    )
     value = builder.apply("heads_merge", attended)
     if rng.random() < 0.7:
         value = builder.apply("linear", value, out=heads * head)
@@ -104,7 +141,16 @@ def residual_conv(builder: Builder) -> Value:
     x = builder.input(builder.shape("image"))
     value = x
     for last in (False, True):
-        value = builder.apply("conv2d", value, out=x.shape[1], kernel=(3, 3), padding="same", dilation=1, groups=1, bias=rng.random() < 0.5)  # fmt: skip
+        value = builder.apply(
+            "conv2d",
+            value,
+            out=x.shape[1],
+            kernel=(3, 3),
+            padding="same",
+            dilation=1,
+            groups=1,
+            bias=rng.random() < 0.5,
+        )
         value = builder.chain(value, ("batch_norm2d", "group_norm", "instance_norm2d"), rng.choice((0, 1, 1)))
         if not last:
             value = builder.chain(value, ("relu", "silu", "gelu", "elu", "leaky_relu"), 1)
@@ -142,11 +188,17 @@ def embedded(builder: Builder) -> Value:
     rng = builder.rng
     rows = rng.choice((10, 16, 33, 50)) if builder.scale == "laptop" else rng.choice((1000, 5000, 32000))
     shape = builder.shape("matrix")
-    x = builder.input((shape[0], min(shape[1], builder.size("length"))), domain="index", dtype="int64", role="tokens", high=rows)  # fmt: skip
+    x = builder.input(
+        (shape[0], min(shape[1], builder.size("length"))), domain="index", dtype="int64", role="tokens", high=rows
+    )
     value = builder.apply(rng.choice(("embedding", "embedding", "embedding", "embedding_bag", "one_hot")), x)
     if rng.random() < 0.2 and value.rank == 3:
         value = builder.chain(value, ("prepend_token",), 1)
-    return builder.chain(value, ("layer_norm", "linear", "mean", "sum", "mul_scalar", "add", "relu", "gelu", "rms_norm", "max"), rng.randint(0, 3))  # fmt: skip
+    return builder.chain(
+        value,
+        ("layer_norm", "linear", "mean", "sum", "mul_scalar", "add", "relu", "gelu", "rms_norm", "max"),
+        rng.randint(0, 3),
+    )
 
 
 RECIPES = (

@@ -38,7 +38,14 @@ def _conv_tail(builder: Builder, value: Value) -> Value:
         value = builder.chain(value, norms, 1)
     value = builder.chain(value, (*COMMON, *SCALARS, "add", "mul", "sub", "sigmoid_gate", "maximum"), rng.randint(0, 3))
     if rng.random() < 0.3:
-        pools = (f"max_pool{rank}d", f"avg_pool{rank}d", f"adaptive_avg_pool{rank}d", "global_avg_pool", "global_max_pool", f"adaptive_max_pool{rank}d")  # fmt: skip
+        pools = (
+            f"max_pool{rank}d",
+            f"avg_pool{rank}d",
+            f"adaptive_avg_pool{rank}d",
+            "global_avg_pool",
+            "global_max_pool",
+            f"adaptive_max_pool{rank}d",
+        )
         value = builder.chain(value, pools, 1)
     return builder.chain(value, EPILOGUE, rng.randint(0, 3))
 
@@ -48,7 +55,9 @@ def depthwise(builder: Builder) -> Value:
     rng = builder.rng
     rank = rng.choice((1, 2, 2, 2))
     x = builder.input(builder.shape(_KINDS[rank]))
-    value = builder.apply(f"conv{rank}d", x, groups=x.shape[1], out=x.shape[1], padding=rng.choice((None, "same")), kernel=(3,) * rank)  # fmt: skip
+    value = builder.apply(
+        f"conv{rank}d", x, groups=x.shape[1], out=x.shape[1], padding=rng.choice((None, "same")), kernel=(3,) * rank
+    )
     value = builder.chain(value, ("batch_norm2d", "group_norm", *COMMON), rng.randint(0, 2))
     if rng.random() < 0.6:
         value = builder.apply(f"conv{rank}d", value, kernel=(1,) * rank, stride=1, dilation=1, groups=1)
@@ -58,7 +67,24 @@ def depthwise(builder: Builder) -> Value:
 def matmul_chain(builder: Builder) -> Value:
     rng = builder.rng
     kind = rng.choice(("matrix", "matrix", "matrix", "sequence", "cube", "tall"))
-    name = rng.choice(("linear", "linear", "linear", "linear", "matmul", "matmul", "mm", "bmm", "matmul_right_t", "matmul_left_t", "addmm", "baddbmm", "einsum", "gram"))  # fmt: skip
+    name = rng.choice(
+        (
+            "linear",
+            "linear",
+            "linear",
+            "linear",
+            "matmul",
+            "matmul",
+            "mm",
+            "bmm",
+            "matmul_right_t",
+            "matmul_left_t",
+            "addmm",
+            "baddbmm",
+            "einsum",
+            "gram",
+        )
+    )
     for _ in range(12):
         x = builder.input(builder.shape("cube" if name in ("bmm", "baddbmm") else kind))
         made = builder.attempt(name, x)
@@ -74,9 +100,45 @@ def matmul_chain(builder: Builder) -> Value:
 
 def matmul_plain(builder: Builder) -> Value:
     rng = builder.rng
-    name = rng.choice(("matmul", "mm", "bmm", "mv", "matmul_right_t", "matmul_left_t", "addmm", "addmv", "baddbmm", "addbmm", "addr", "einsum", "einsum", "einsum", "outer", "dot", "inner", "vecdot", "kron", "tensordot", "bilinear", "gram", "linear"))  # fmt: skip
+    name = rng.choice(
+        (
+            "matmul",
+            "mm",
+            "bmm",
+            "mv",
+            "matmul_right_t",
+            "matmul_left_t",
+            "addmm",
+            "addmv",
+            "baddbmm",
+            "addbmm",
+            "addr",
+            "einsum",
+            "einsum",
+            "einsum",
+            "outer",
+            "dot",
+            "inner",
+            "vecdot",
+            "kron",
+            "tensordot",
+            "bilinear",
+            "gram",
+            "linear",
+        )
+    )
     for _ in range(16):
-        kind = {"outer": "vector", "dot": "vector", "inner": "vector", "vecdot": "vector", "kron": "vector", "addr": "vector", "bmm": "cube", "baddbmm": "cube", "addbmm": "cube"}.get(name)  # fmt: skip
+        kind = {
+            "outer": "vector",
+            "dot": "vector",
+            "inner": "vector",
+            "vecdot": "vector",
+            "kron": "vector",
+            "addr": "vector",
+            "bmm": "cube",
+            "baddbmm": "cube",
+            "addbmm": "cube",
+        }.get(name)
         x = builder.input(builder.shape(kind or rng.choice(("matrix", "matrix", "sequence", "image", "heads"))))
         made = builder.attempt(name, x)
         if made is not None:
@@ -88,7 +150,13 @@ def norm_act(builder: Builder) -> Value:
     rng = builder.rng
     kind = rng.choice(("matrix", "sequence", "image", "image", "signal", "volume"))
     x = builder.input(builder.shape(kind))
-    pool = {"matrix": ROW_NORMS, "sequence": ROW_NORMS, "image": IMAGE_NORMS, "signal": ("batch_norm1d", "instance_norm1d", "group_norm"), "volume": ("batch_norm3d", "instance_norm3d", "group_norm")}[kind]  # fmt: skip
+    pool = {
+        "matrix": ROW_NORMS,
+        "sequence": ROW_NORMS,
+        "image": IMAGE_NORMS,
+        "signal": ("batch_norm1d", "instance_norm1d", "group_norm"),
+        "volume": ("batch_norm3d", "instance_norm3d", "group_norm"),
+    }[kind]
     value = builder.chain(x, (*pool, "local_response_norm", "frobenius", "normalize_one", "min_max_scale", "centre"), 1)
     if value is x:
         raise DeadEnd("norm")
@@ -116,7 +184,13 @@ def pool_chain(builder: Builder) -> Value:
     value = builder.chain(x, COMMON, rng.choice((0, 0, 1)))
     pools = [f"{kind}{rank}d" for kind in ("max_pool", "avg_pool", "adaptive_avg_pool", "adaptive_max_pool")]
     pools += [f"lp_pool{rank}d"] if rank < 3 else []
-    pools += ["upsample_nearest", "upsample_bilinear", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle"] if rank == 2 else ["upsample_linear"] if rank == 1 else []  # fmt: skip
+    pools += (
+        ["upsample_nearest", "upsample_bilinear", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle"]
+        if rank == 2
+        else ["upsample_linear"]
+        if rank == 1
+        else []
+    )
     made = builder.chain(value, pools, 1)
     if made is value:
         raise DeadEnd("pool")
@@ -134,8 +208,12 @@ def softmax_chain(builder: Builder) -> Value:
 def reduction_chain(builder: Builder) -> Value:
     rng = builder.rng
     x = builder.input(builder.shape("any"))
-    value = builder.chain(x, (*COMMON, *SCALARS, "square", "abs", "exp", "mul", "squared_difference"), rng.randint(0, 3))
-    made = builder.chain(value, (*REDUCTIONS, "max_all", "nansum", "nanmean", "norm_inf", "sum_square", "log_mean_exp", "median"), 1)  # fmt: skip
+    value = builder.chain(
+        x, (*COMMON, *SCALARS, "square", "abs", "exp", "mul", "squared_difference"), rng.randint(0, 3)
+    )
+    made = builder.chain(
+        value, (*REDUCTIONS, "max_all", "nansum", "nanmean", "norm_inf", "sum_square", "log_mean_exp", "median"), 1
+    )
     if made is value:
         raise DeadEnd("reduction")
     return builder.chain(made, (*SCALARS, *COMMON, "sqrt", "log"), rng.randint(0, 2))

@@ -8,7 +8,23 @@ from autotriton.data.synth.values import Value
 
 _KINDS = ("matrix", "matrix", "sequence", "image", "vector", "signal", "volume", "heads", "cube")
 # Pure views alone are no kernel, and helpers of recipes need their fixed arguments.
-_NOT_ALONE = ("unsqueeze", "squeeze", "chunk", "contiguous", "heads_split", "heads_merge", "transpose", "swapaxes", "permute", "split_last", "flatten", "expand", "to_float", "slice_step", "windows")  # fmt: skip
+_NOT_ALONE = (
+    "unsqueeze",
+    "squeeze",
+    "chunk",
+    "contiguous",
+    "heads_split",
+    "heads_merge",
+    "transpose",
+    "swapaxes",
+    "permute",
+    "split_last",
+    "flatten",
+    "expand",
+    "to_float",
+    "slice_step",
+    "windows",
+)
 
 
 def pointwise_chain(builder: Builder) -> Value:
@@ -54,7 +70,9 @@ def _operand(builder: Builder, name: str, takes: str) -> Value:
     if takes == "integer":
         return builder.input(shape, domain="integer", dtype=rng.choice(("int64", "int32", "int32", "int16", "int8")))
     if name in ("embedding", "embedding_bag", "one_hot"):
-        return builder.input(builder.shape("matrix"), domain="index", dtype="int64", role="tokens", high=rng.choice((7, 16, 30)))  # fmt: skip
+        return builder.input(
+            builder.shape("matrix"), domain="index", dtype="int64", role="tokens", high=rng.choice((7, 16, 30))
+        )
     if takes == "any" and rng.random() < 0.1:
         return builder.input(shape, domain="integer", dtype="int32")
     domain = takes if takes not in ("any", "real") and rng.random() < 0.8 else "real"
@@ -65,7 +83,9 @@ def loss(builder: Builder) -> Value:
     rng = builder.rng
     names = [op.name for op in builder.table.values() if op.family == "loss"]
     for _ in range(12):
-        x = builder.input(builder.shape(rng.choice(("matrix", "matrix", "sequence", "image", "vector"))), role="predictions")
+        x = builder.input(
+            builder.shape(rng.choice(("matrix", "matrix", "sequence", "image", "vector"))), role="predictions"
+        )
         value = builder.chain(x, ("mul_scalar", "linear", "log_softmax", "tanh", "clamp"), rng.choice((0, 0, 0, 1)))
         made = builder.attempt(rng.choice(names), value)
         if made is not None:
@@ -85,7 +105,22 @@ def scan(builder: Builder) -> Value:
     rng = builder.rng
     x = builder.input(builder.shape(rng.choice(("matrix", "sequence", "tall", "signal"))))
     value = builder.chain(x, (*COMMON, *SCALARS, "masked_fill", "mask_multiply", "exp"), rng.choice((0, 0, 1, 2)))
-    names = ("cumsum", "cumsum", "cumsum", "cumprod", "cummax", "cummin", "logcumsumexp", "reverse_cumsum", "exclusive_cumsum", "cumulative_mean", "diff", "shift_difference", "trapezoid", "cumulative_trapezoid")  # fmt: skip
+    names = (
+        "cumsum",
+        "cumsum",
+        "cumsum",
+        "cumprod",
+        "cummax",
+        "cummin",
+        "logcumsumexp",
+        "reverse_cumsum",
+        "exclusive_cumsum",
+        "cumulative_mean",
+        "diff",
+        "shift_difference",
+        "trapezoid",
+        "cumulative_trapezoid",
+    )
     made = builder.chain(value, names, 1)
     if made is value:
         raise DeadEnd("scan")
@@ -95,7 +130,19 @@ def scan(builder: Builder) -> Value:
 def indexed(builder: Builder) -> Value:
     rng = builder.rng
     x = builder.input(builder.shape(rng.choice(("matrix", "matrix", "sequence", "tall"))))
-    names = ("index_select", "index_rows", "gather", "take_along_dim", "pick_per_row", "scatter_add", "index_add", "scatter_amax", "segment_sum", "index_fill", "bucketize")  # fmt: skip
+    names = (
+        "index_select",
+        "index_rows",
+        "gather",
+        "take_along_dim",
+        "pick_per_row",
+        "scatter_add",
+        "index_add",
+        "scatter_amax",
+        "segment_sum",
+        "index_fill",
+        "bucketize",
+    )
     value = builder.chain(x, ("log_softmax", "mul_scalar", "relu", "softmax"), rng.choice((0, 0, 1)))
     made = builder.chain(value, names, 1)
     if made is value:
@@ -120,7 +167,11 @@ def sorted_values(builder: Builder) -> Value:
     rng = builder.rng
     x = builder.input(builder.shape(rng.choice(("matrix", "matrix", "sequence"))))
     value = builder.chain(x, (*COMMON, *SCALARS, "abs"), rng.choice((0, 0, 1)))
-    names = ("topk", "topk", "sort", "kthvalue", "median") if not value.exact else ("topk", "topk", "sort", "sort", "kthvalue", "median", "argsort", "argmax", "argmin", "max_indices")  # fmt: skip
+    names = (
+        ("topk", "topk", "sort", "kthvalue", "median")
+        if not value.exact
+        else ("topk", "topk", "sort", "sort", "kthvalue", "median", "argsort", "argmax", "argmin", "max_indices")
+    )
     made = builder.chain(value, names, 1)
     if made is value:
         raise DeadEnd("sort")
@@ -131,7 +182,12 @@ def integers(builder: Builder) -> Value:
     rng = builder.rng
     dtype = rng.choice(("int64", "int32", "int32", "int16", "int8", "uint8"))
     x = builder.input(builder.shape("any"), domain="integer", dtype=dtype)
-    names = [op.name for op in builder.table.values() if op.family == "integer" and not (dtype == "uint8" and op.name in ("neg_int", "sub_int", "clamp_int", "bitwise_not"))]  # fmt: skip
+    names = [
+        op.name
+        for op in builder.table.values()
+        if op.family == "integer"
+        and not (dtype == "uint8" and op.name in ("neg_int", "sub_int", "clamp_int", "bitwise_not"))
+    ]
     value = builder.chain(x, names, rng.randint(1, 4))
     if value is x:
         raise DeadEnd("integers")
