@@ -10,10 +10,11 @@ from autotriton.judge.blocking_names import is_compute
 
 _FAMILIES: dict[str, str] = {
     "convolution": "convolution col2im im2col",
-    "matmul": """mm bmm mv dot vdot addmm addmv baddbmm addbmm addr _cdist_forward _trilinear linear _euclidean_dist outer
-        kron""",
+    "matmul": """mm bmm mv dot vdot addmm addmv baddbmm addbmm addr _cdist_forward _trilinear linear
+        _euclidean_dist outer kron""",
     "attention": "sdpa _native_multi_head_attention _transformer_encoder_layer_fwd",
-    "recurrent": "lstm gru rnn_tanh rnn_relu _thnn_fused_lstm_cell _thnn_fused_gru_cell lstm_cell gru_cell quantized_lstm",
+    "recurrent": """lstm gru rnn_tanh rnn_relu _thnn_fused_lstm_cell _thnn_fused_gru_cell lstm_cell gru_cell
+        quantized_lstm""",
     "norm": """native_layer_norm batch_norm native_group_norm _fused_rms_norm instance_norm renorm
         _weight_norm_interface""",
     "softmax": "_softmax _log_softmax softmax log_softmax logsumexp",
@@ -23,19 +24,20 @@ _FAMILIES: dict[str, str] = {
         adaptive_avg_pool3d adaptive_max_pool2d adaptive_max_pool3d max_pool2d mkldnn_max_pool2d
         fractional_max_pool2d avg_pool1d adaptive_avg_pool1d max_pool1d""",
     "resampling": """upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_linear1d upsample_bilinear2d
-        upsample_trilinear3d upsample_bicubic2d _upsample_nearest_exact2d _upsample_bilinear2d_aa grid_sampler_2d
-        grid_sampler_3d pixel_shuffle pixel_unshuffle channel_shuffle native_channel_shuffle""",
+        upsample_trilinear3d upsample_bicubic2d _upsample_nearest_exact2d _upsample_bilinear2d_aa
+        grid_sampler_2d grid_sampler_3d pixel_shuffle pixel_unshuffle channel_shuffle
+        native_channel_shuffle""",
     "scan": "cumsum cumprod _cummax_helper _cummin_helper cummax cummin _logcumsumexp logcumsumexp",
-    "reduction": """sum mean amax amin max min prod var std var_mean std_mean norm linalg_vector_norm any all argmax argmin
-        count_nonzero nansum nanmean aminmax trace dist std_mean median nanmedian mode bincount histc _linalg_det
-        linalg_matrix_norm""",
+    "reduction": """sum mean amax amin max min prod var std var_mean std_mean norm linalg_vector_norm any all argmax
+        argmin count_nonzero nansum nanmean aminmax trace dist std_mean median nanmedian mode bincount
+        histc _linalg_det linalg_matrix_norm""",
     "sorting": "sort topk kthvalue argsort msort unique_dim _unique2 searchsorted bucketize",
     "indexing": """index index_select gather embedding _embedding_bag _embedding_bag_forward_only scatter scatter_add
         scatter_reduce index_add index_copy index_fill index_put _index_put_impl take masked_select
         masked_scatter nonzero index_reduce embedding_renorm one_hot put""",
     "view": """cat stack constant_pad_nd reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d
-        replication_pad2d replication_pad3d roll flip repeat repeat_interleave tril triu diag_embed rot90 tile
-        unfold_copy tril_indices triu_indices block_diag""",
+        replication_pad2d replication_pad3d roll flip repeat repeat_interleave tril triu diag_embed rot90
+        tile unfold_copy tril_indices triu_indices block_diag""",
 }
 _OF: dict[str, str] = {name: family for family, names in _FAMILIES.items() for name in names.split()}
 # The family that says most about a task comes first: what leads, what is only fused behind it.

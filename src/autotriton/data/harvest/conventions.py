@@ -28,7 +28,7 @@ _NUMBERS: tuple[tuple[str, str], ...] = (
     (r"(.*_)?(padding|pad)", "1"),
     (r"(.*_)?(patch_size|window_size|block_size|chunk_size|pool_size|local_window|win_size|patch)", "4"),
     (
-        r"(.*_)?(img_size|image_size|resolution|input_resolution|feat_size|size|input_size|grid_size|sample_size|height|width)",
+        r"(.*_)?(img_size|image_size|resolution|input_resolution|feat_size|grid_size|sample_size)|size|height|width",
         "8",
     ),
     (
