@@ -307,10 +307,8 @@ def free_names(node: Definition) -> tuple[str, ...]:
             bound.add(inner.id)
         elif isinstance(inner, ast.arg):
             bound.add(inner.arg)
-        elif (isinstance(inner, ast.FunctionDef | ast.ClassDef) and inner is not trimmed) or (
-            isinstance(inner, ast.ExceptHandler) and inner.name
-        ):
-            bound.add(inner.name)
+        elif isinstance(inner, ast.FunctionDef | ast.ClassDef | ast.ExceptHandler) and inner is not trimmed:
+            bound |= {inner.name} if inner.name else set()
         elif isinstance(inner, ast.Import | ast.ImportFrom):
             for alias in inner.names:
                 bound.add(alias.asname or alias.name.partition(".")[0])

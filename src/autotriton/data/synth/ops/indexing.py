@@ -18,7 +18,7 @@ def _embedding(builder: Builder, op: Op, operands: tuple[Value, ...]) -> Plan | 
     rows, dim = int(x.bound), builder.rng.choice((8, 16, 24, 32))
     weights = (Wanted("weight", (rows, dim)),)
     shape = (x.shape[0], dim) if op.name == "embedding_bag" else (*x.shape, dim)
-    layer = (Arg(rows, "num_embeddings"), Arg(dim, "embedding_dim"))
+    layer: tuple[Arg, ...] = (Arg(rows, "num_embeddings"), Arg(dim, "embedding_dim"))
     mode = builder.rng.choice(("mean", "sum"))
     if op.name == "embedding_bag":
         layer = (*layer, Arg(mode, "mode", "mode"))
