@@ -65,8 +65,10 @@ def _batch_statistics(builder: Builder, op: Op, operands: tuple[Value, ...]) -> 
         return None
     channels = (x.shape[1],)
     if op.name == "batch_norm_eval":
-        wanted = (Wanted("running_mean", channels, "real", 0.3), Wanted("running_var", channels, "pos"))
-        return Plan(x.shape, {}, (*wanted, *_affine(x.shape[1])), None)
+        # Statistics are no parameters: they come as inputs.
+        mean = builder.input(channels, dtype=x.dtype, role="running_mean")
+        variance = builder.input(channels, domain="pos", dtype=x.dtype, role="running_var")
+        return Plan(x.shape, {"y": mean, "z": variance}, _affine(x.shape[1]), None)
     return Plan(x.shape, {}, _affine(x.shape[1]), None)
 
 
@@ -148,7 +150,7 @@ OPS = (
     *(Op(f"batch_norm{r}d", "norm", _batch_norm(r), (), f"nn.BatchNorm{r}d", bound=_four, noun="normed") for r in (1, 2, 3)),
     *(Op(f"instance_norm{r}d", "norm", _instance_norm(r), ("F.instance_norm({0})",), f"nn.InstanceNorm{r}d", bound=_four, noun="normed", rarity=2) for r in (1, 2, 3)),
     Op("batch_norm_train", "norm", _batch_statistics, ("F.batch_norm({0}, None, None, {w}, training=True)",), bound=_four, rarity=2, noun="normed"),
-    Op("batch_norm_eval", "norm", _batch_statistics, ("F.batch_norm({0}, {w})",), bound=_four, rarity=2, noun="normed"),
+    Op("batch_norm_eval", "norm", _batch_statistics, ("F.batch_norm({0}, {y}, {z}, {w})",), bound=_four, rarity=2, noun="normed"),
     Op("local_response_norm", "norm", _local_response, ("F.local_response_norm({0}, {size})",), "nn.LocalResponseNorm", rarity=3, half=False),
     Op("normalize", "norm", _axis(), ("F.normalize({0}, dim={dim})", "F.normalize({0}, p=2, dim={dim})", "{0} / {0}.norm(dim={dim}, keepdim=True).clamp(min=1e-6)"), gives="sym", bound=_one, rarity=2, noun="unit"),
     Op("normalize_one", "norm", _axis(), ("F.normalize({0}, p=1.0, dim={dim})", "{0} / {0}.abs().sum(dim={dim}, keepdim=True)"), gives="sym", bound=_one, rarity=2),
