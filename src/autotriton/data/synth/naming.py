@@ -117,6 +117,5 @@ def size_names(rng: random.Random, rank: int, roles: tuple[str, ...]) -> tuple[s
 
 
 def _snake(name: str) -> str:
-    return "".join(
-        f"_{c.lower()}" if c.isupper() and i and not name[i - 1].isupper() else c.lower() for i, c in enumerate(name)
-    )
+    """`SiLU` is `silu`: capitals say little in these names."""
+    return {"LeakyReLU": "leaky_relu", "LogSigmoid": "log_sigmoid", "LogSoftmax": "log_softmax"}.get(name, name.lower())
