@@ -23,6 +23,7 @@ from typing import IO, Any
 
 from autotriton.child import child_command, python_path
 from autotriton.errors import PrerequisiteError, ProposerError
+from autotriton.places import DEFAULT_MODEL, model_folder
 from autotriton.propose import refine
 from autotriton.propose.generate import CHILD
 from autotriton.propose.prompt import Prompts
@@ -32,7 +33,7 @@ from autotriton.types import Attempt, Candidate, Task, TokenUsage
 
 FORM = "model[:PATH]"
 VARIABLE = "AUTOTRITON_MODEL"
-DEFAULT = "models/qwen2.5-coder-1.5b"
+DEFAULT = str(model_folder())
 _LOAD_S = 1800.0
 """A large model from a network disk, or from the hub."""
 _GRACE_S = 60.0
@@ -160,7 +161,7 @@ def located(path: str | None) -> str:
         if path is None:
             raise ProposerError(
                 f"no model is named, {VARIABLE} is not set and {DEFAULT} does not exist",
-                hint="name a folder or a model on the hub, for example model:Qwen/Qwen2.5-Coder-1.5B-Instruct",
+                hint=f"autotriton model pull {DEFAULT_MODEL} fetches it; or name a folder or a model on the hub",
             )
     place = Path(path).expanduser()
     if place.is_dir():
