@@ -50,8 +50,7 @@ def test_freed_slots_are_refilled_and_answers_keep_their_order(model, settings):
     prompts = prompts_of(3, 9, 4, 30, 7, 11, 2)
     counts = [3, 20, 1, 8, 13, 2, 9]
     requests = [
-        Request(prompt=prompt, max_tokens=count, temperature=0.0)
-        for prompt, count in zip(prompts, counts, strict=True)
+        Request(prompt=prompt, max_tokens=count, temperature=0.0) for prompt, count in zip(prompts, counts, strict=True)
     ]
     decoder = Decoder(model, batch=3, **settings)
     streamed = list(decoder.decode(requests))
