@@ -123,3 +123,54 @@ def test_the_asking_process_imports_no_torch_and_leaves_no_child(small_model, ex
     pid = int(done.stdout.split()[-1])
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+def test_many_tasks_are_answered_in_one_continuous_batch(small_model, task):
+    proposer = ModelProposer(small_model.folder, samples=3, batch=2, max_tokens=50, seed=1, **small_model.settings)
+    others = [task.model_copy(update={"id": f"task-{number}"}) for number in range(3)]
+    found = list(proposer.propose_many(others))
+    assert sorted(candidate.task_id for candidate in found) == [f"task-{number}" for number in range(3) for _ in "abc"]
+    assert {candidate.code for candidate in found} == {small_model.cheat}
+    assert {candidate.parent_id for candidate in found} == {None}
+    proposer.close()
+
+
+def test_one_prompt_too_long_does_not_end_the_others(small_model, task, caplog):
+    proposer = ModelProposer(small_model.folder, samples=1, max_tokens=50, **small_model.settings)
+    huge = task.model_copy(update={"id": "huge", "source": task.source + "# " + "x" * 40_000})
+    found = {candidate.task_id: candidate for candidate in proposer.propose_many([task, huge])}
+    assert found[task.id].code == small_model.cheat
+    assert (found["huge"].code, found["huge"].usage.completion) == ("", 0)
+    assert "no answer for huge: the prompt has" in caplog.text
+    proposer.close()
+
+
+def test_leaving_a_batch_early_costs_the_child_and_nothing_else(small_model, task):
+    proposer = ModelProposer(small_model.folder, samples=4, max_tokens=50, **small_model.settings)
+    answers = proposer.propose_many([task])
+    assert next(answers).code == small_model.cheat
+    answers.close()
+    assert len(list(proposer.propose(task, []))) == 4
+    proposer.close()
+
+
+def test_a_model_of_another_make_is_generated_with_and_says_so(small_model, other_model, task, caplog):
+    proposer = ModelProposer(other_model, samples=3, batch=2, max_tokens=4, **small_model.settings)
+    found = list(proposer.propose(task, []))
+    assert [candidate.usage.completion for candidate in found] == [4] * 3
+    assert "decoded by transformers' generate, slowly: GPT2LMHeadModel is none of" in caplog.text
+    proposer.close()
+
+
+@pytest.fixture(scope="module")
+def other_model(small_model, tmp_path_factory):
+    """A GPT-2 with the small model's tokenizer and no stop token it would ever say."""
+    transformers = pytest.importorskip("transformers")
+    folder = tmp_path_factory.mktemp("gpt2")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(small_model.folder)
+    config = transformers.GPT2Config(
+        vocab_size=len(tokenizer) - 1, n_embd=16, n_layer=1, n_head=2, n_positions=8192, eos_token_id=None
+    )
+    transformers.GPT2LMHeadModel(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder

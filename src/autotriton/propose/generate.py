@@ -1,7 +1,8 @@
 """The child process of `model[:PATH]`: holds a transformers model and answers requests, one JSON line each way.
 
 The only file of the language model proposers that imports torch. It runs as `python -m autotriton.propose.generate`:
-the first line says which model, every further line is one batch. It ends when its standard input does.
+the first line says which model, every further line is one request, answered by a line per prompt, as they end, and a
+last one. It ends when its standard input does. Qwen2- and Llama-type models run in `decoding/`, others by `generate`.
 """
 
 from __future__ import annotations
@@ -10,10 +11,13 @@ import importlib
 import json
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
 CHILD = "autotriton.propose.generate"
+_GPU_BATCH, _CPU_BATCH = 256, 8
+Answer = dict[str, Any]
 
 
 class Generator:
@@ -21,6 +25,8 @@ class Generator:
 
     def __init__(self, path: str, device: str) -> None:
         import torch
+
+        from autotriton.propose.decoding.weights import unsupported
 
         self.torch = torch
         if device == "auto":
@@ -31,65 +37,122 @@ class Generator:
         self.tokenizer.padding_side = "left"
         if self.tokenizer.pad_token is None:
             self.tokenizer.pad_token = self.tokenizer.eos_token
+        self.note = unsupported(self.model)
+        """Why the fast decoder is not used; None if it is."""
+        self._decoder: Any = None
+        self._usual_batch = _CPU_BATCH if device == "cpu" else _GPU_BATCH
 
-    def answers(self, request: dict[str, Any]) -> list[dict[str, Any]]:
-        """One answer per prompt; the batch is halved while it does not fit into memory."""
-        prompts: list[str] = request["prompts"]
-        try:
-            return self._batch(prompts, request)
-        except self.torch.OutOfMemoryError:
-            if len(prompts) == 1:
-                raise
-        self.torch.cuda.empty_cache()
-        middle = len(prompts) // 2
-        halves = (prompts[:middle], prompts[middle:])
-        return [answer for half in halves for answer in self.answers({**request, "prompts": half})]
+    def answers(self, request: dict[str, Any]) -> Iterator[Answer]:
+        """One answer per prompt, each with the `index` of its prompt, as they end."""
+        prompts = self._encoded(request["prompts"])
+        limit = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
+        rooms = {}
+        for index, tokens in enumerate(prompts):
+            room = request["max_tokens"] if limit is None else min(request["max_tokens"], limit - len(tokens))
+            if room >= 1:
+                rooms[index] = room
+            else:
+                text = f"the prompt has {len(tokens)} tokens and the model takes {limit}"
+                yield {"index": index, "error": text, "prompt_tokens": len(tokens)}
+        yield from self._generated(prompts, rooms, request) if self.note else self._decoded(prompts, rooms, request)
 
-    def _batch(self, prompts: list[str], request: dict[str, Any]) -> list[dict[str, Any]]:
-        inputs = self._encoded(prompts).to(self.model.device)
-        length = int(inputs["input_ids"].shape[1])
-        if request["seed"] is not None:
-            self.torch.manual_seed(request["seed"])
-        with self.torch.inference_mode():
-            whole = self.model.generate(**inputs, **self._options(request, length))
-        counts = inputs["attention_mask"].sum(dim=1).tolist()
-        return [self._answer(row[length:].tolist(), count) for row, count in zip(whole, counts, strict=True)]
-
-    def _encoded(self, prompts: list[str]) -> Any:
+    def _encoded(self, prompts: list[str]) -> list[list[int]]:
         """Through the chat template; a base model without one gets the prompt as it is."""
         tokenizer = self.tokenizer
         if not tokenizer.chat_template:
-            return tokenizer(prompts, padding=True, return_tensors="pt", return_token_type_ids=False)
+            return list(tokenizer(prompts, return_token_type_ids=False)["input_ids"])
         chats = [[{"role": "user", "content": prompt}] for prompt in prompts]
         texts = tokenizer.apply_chat_template(chats, tokenize=False, add_generation_prompt=True)
         # The template has written the special tokens already.
-        return tokenizer(
-            texts, padding=True, return_tensors="pt", add_special_tokens=False, return_token_type_ids=False
-        )
+        return list(tokenizer(texts, add_special_tokens=False, return_token_type_ids=False)["input_ids"])
 
-    def _options(self, request: dict[str, Any], length: int) -> dict[str, Any]:
-        limit = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
-        room = request["max_tokens"] if limit is None else min(request["max_tokens"], limit - length)
-        if room < 1:
-            raise ValueError(f"the prompt has {length} tokens and the model takes {limit}")
-        sampling = {"temperature": request["temperature"], "top_p": request["top_p"]}
-        greedy = {"temperature": None, "top_p": None, "top_k": None}
-        return {
-            "max_new_tokens": room,
-            "max_time": request["timeout_s"],
-            "pad_token_id": self.tokenizer.pad_token_id,
-            "do_sample": request["temperature"] > 0,
-            **(sampling if request["temperature"] > 0 else greedy),
-        }
+    def _decoded(self, prompts: list[list[int]], rooms: dict[int, int], request: dict[str, Any]) -> Iterator[Answer]:
+        """By our own decoder; the batch is halved while it does not fit into memory."""
+        from autotriton.propose.decoding.decoder import Decoder
+        from autotriton.propose.decoding.records import Request
 
-    def _answer(self, tokens: list[int], prompt_tokens: int) -> dict[str, Any]:
-        """The text up to the first end token; what follows it in a batch is padding."""
+        if self._decoder is None:
+            self._decoder = Decoder(self.model, share=True)
+        self._decoder.batch = request.get("batch") or self._usual_batch
+        left = dict(rooms)
+        while left:
+            order = list(left)
+            asked = [
+                Request(
+                    prompt=tuple(prompts[index]),
+                    max_tokens=left[index],
+                    seed=_seed(request["seeds"][index]),
+                    temperature=request["temperature"],
+                    top_p=request["top_p"],
+                )
+                for index in order
+            ]
+            try:
+                for result in self._decoder.decode(asked, self._ends(), request["timeout_s"]):
+                    index = order[result.index]
+                    del left[index]
+                    yield self._answer(index, list(result.tokens), len(prompts[index]))
+            except self.torch.OutOfMemoryError:
+                if self._decoder.batch == 1:
+                    raise
+                self._decoder.batch //= 2
+            finally:
+                # Kernels may be judged on the same GPU now, and need the memory.
+                self._decoder.release()
+
+    def _generated(self, prompts: list[list[int]], rooms: dict[int, int], request: dict[str, Any]) -> Iterator[Answer]:
+        """By transformers' `generate`, one batch after another; a batch is halved while it does not fit."""
+        size = request.get("batch") or self._usual_batch
+        left = list(rooms)
+        while left:
+            batch = left[:size]
+            try:
+                found = self._batch([prompts[index] for index in batch], min(rooms[index] for index in batch), request)
+            except self.torch.OutOfMemoryError:
+                if len(batch) == 1:
+                    raise
+                self.torch.cuda.empty_cache()
+                size = len(batch) // 2
+                continue
+            left = left[size:]
+            for index, tokens in zip(batch, found, strict=True):
+                yield self._answer(index, tokens, len(prompts[index]))
+
+    def _batch(self, prompts: list[list[int]], room: int, request: dict[str, Any]) -> list[list[int]]:
+        inputs = self.tokenizer.pad({"input_ids": prompts}, padding=True, return_tensors="pt").to(self.model.device)
+        if request["seeds"][0] is not None:
+            self.torch.manual_seed(request["seeds"][0])
+        greedy = request["temperature"] == 0
+        sampling = {"temperature": request["temperature"], "top_p": request["top_p"], "top_k": 0}
+        with self.torch.inference_mode():
+            whole = self.model.generate(
+                **inputs,
+                max_new_tokens=room,
+                max_time=request["timeout_s"],
+                pad_token_id=self.tokenizer.pad_token_id,
+                do_sample=not greedy,
+                # What a checkpoint's own settings add would make the two ways of decoding draw differently.
+                repetition_penalty=1.0,
+                **({"temperature": None, "top_p": None, "top_k": None} if greedy else sampling),
+            )
+        return [row.tolist() for row in whole[:, inputs["input_ids"].shape[1] :]]
+
+    def _ends(self) -> list[int]:
         ends = self.model.generation_config.eos_token_id
-        ends = {ends} if isinstance(ends, int) else set(ends or ())
-        ends.add(self.tokenizer.eos_token_id)
+        found = [ends] if isinstance(ends, int) else list(ends or ())
+        eos = self.tokenizer.eos_token_id
+        return found if eos is None or eos in found else [*found, eos]
+
+    def _answer(self, index: int, tokens: list[int], prompt_tokens: int) -> Answer:
+        """The text up to the first end token; what follows it in a batch is padding."""
+        ends = self._ends()
         count = next((number for number, token in enumerate(tokens, start=1) if token in ends), len(tokens))
         text = self.tokenizer.decode(tokens[:count], skip_special_tokens=True)
-        return {"text": text, "prompt_tokens": int(prompt_tokens), "completion_tokens": count}
+        return {"index": index, "text": text, "prompt_tokens": prompt_tokens, "completion_tokens": count}
+
+
+def _seed(seed: int | None) -> int:
+    return int.from_bytes(os.urandom(8), "little") if seed is None else int(seed)
 
 
 def _load(path: str, dtype: Any) -> tuple[Any, Any]:
@@ -125,9 +188,11 @@ def main() -> None:
         try:
             if generator is None:
                 generator = Generator(request["path"], request["device"])
-                _say(answers, {"loaded": True})
+                _say(answers, {"loaded": True, "note": generator.note})
             else:
-                _say(answers, {"loaded": True, "answers": generator.answers(request)})
+                for answer in generator.answers(request):
+                    _say(answers, {"loaded": True, "answer": answer})
+                _say(answers, {"loaded": True, "end": True})
         except Exception as error:  # noqa: BLE001 - foreign code (weights, kernels) may raise anything
             _say(answers, {"loaded": generator is not None, "error": f"{type(error).__name__}: {error}"})
 

@@ -2,7 +2,7 @@
 file or the model's name on the hub.
 
 The model lives in a child process that is started with the first question and kept, so that this process, which goes on
-to judge, never imports torch. The child generates one batch at a time and is idle while kernels are timed.
+to judge, never imports torch. Between two calls of `propose` it is idle and holds the weights only.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
+import logging
 import os
 import queue
 import re
@@ -17,7 +18,7 @@ import subprocess
 import tempfile
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -37,8 +38,9 @@ DEFAULT = str(model_folder())
 _LOAD_S = 1800.0
 """A large model from a network disk, or from the hub."""
 _GRACE_S = 60.0
-"""Beyond `timeout_s`, which the child keeps by itself: reading the prompt counts too."""
+"""Beyond `timeout_s`, which the child keeps by itself: prompts are read and kernels compiled too."""
 _MOST_TEXT = 400
+_log = logging.getLogger(__name__)
 
 
 class ModelProposer:
@@ -54,11 +56,32 @@ class ModelProposer:
 
     def propose(self, task: Task, history: Sequence[Attempt]) -> Iterator[Candidate]:
         questions = refine.asks(task, history, self.name, self.settings, self._prompts)
-        for start in range(0, len(questions), self.settings.batch):
-            batch = questions[start : start + self.settings.batch]
-            for ask, answer in zip(batch, self._answers(batch), strict=True):
-                usage = TokenUsage(prompt=answer["prompt_tokens"], completion=answer["completion_tokens"])
-                yield refine.candidate(task, self.name, ask, answer["text"], usage)
+        # All of them before the first is judged: while kernels are timed the child has to be idle.
+        answers = {answer["index"]: answer for answer in self._answers(questions)}
+        for index, ask in enumerate(questions):
+            answer = answers[index]
+            if "error" in answer:
+                raise ProposerError(f"the model {self.path} failed: {answer['error']}")
+            yield self._candidate(task, ask, answer)
+
+    def propose_many(self, tasks: Iterable[Task]) -> Iterator[Candidate]:
+        """First answers for many tasks, `samples` each, in one continuous batch; candidates come as they are ready.
+
+        A prompt the model has no room for is an empty candidate, and a line in the log: it does not end the others. The
+        child goes on generating while candidates are taken, so nothing should be timed on its GPU meanwhile.
+        """
+        pairs = [
+            (task, ask) for task in tasks for ask in refine.asks(task, (), self.name, self.settings, self._prompts)
+        ]
+        for answer in self._answers([ask for _, ask in pairs]):
+            task, ask = pairs[answer["index"]]
+            if "error" in answer:
+                _log.warning("%s: no answer for %s: %s", self.name, task.id, answer["error"])
+            yield self._candidate(task, ask, {"text": "", "completion_tokens": 0, **answer})
+
+    def _candidate(self, task: Task, ask: Ask, answer: dict[str, Any]) -> Candidate:
+        usage = TokenUsage(prompt=answer["prompt_tokens"], completion=answer["completion_tokens"])
+        return refine.candidate(task, self.name, ask, answer["text"], usage)
 
     def close(self) -> None:
         """Ends the child and frees its memory; the next question starts another."""
@@ -66,36 +89,42 @@ class ModelProposer:
             self._child.close()
         self._child = None
 
-    def _answers(self, batch: list[Ask]) -> list[dict[str, Any]]:
+    def _answers(self, questions: Sequence[Ask]) -> Iterator[dict[str, Any]]:
+        """The child's answers as they come, each with the index of its question."""
+        if not questions:
+            return
         settings = self.settings
-        request = {
-            "prompts": [ask.prompt for ask in batch],
-            "seed": batch[0].seed,
-            **settings.model_dump(include={"temperature", "top_p", "max_tokens", "timeout_s"}),
-        }
         if self._child is None:
+            self._child = Child()
             load = {"path": self.path, "device": settings.device}
-            self._child = child = Child()
-            self._tell(child, load, _LOAD_S, "cannot be loaded")
-        # Halved batches run one after another.
-        patience_s = len(batch) * settings.timeout_s + _GRACE_S
-        answers: list[dict[str, Any]] = self._tell(self._child, request, patience_s, "failed")["answers"]
-        return answers
+            loaded = next(self._told(self._child, load, _LOAD_S, "cannot be loaded"))
+            if loaded.get("note"):
+                _log.warning("%s is decoded by transformers' generate, slowly: %s", self.name, loaded["note"])
+        request = {
+            "prompts": [ask.prompt for ask in questions],
+            "seeds": [ask.seed for ask in questions],
+            **settings.model_dump(include={"temperature", "top_p", "max_tokens", "timeout_s", "batch"}),
+        }
+        # Between two answers: one that used up its time, and one before it that did not fit into memory.
+        patience_s = 2 * settings.timeout_s + _GRACE_S
+        for line in self._told(self._child, request, patience_s, "failed"):
+            if "answer" in line:
+                yield line["answer"]
 
-    def _tell(self, child: Child, message: dict[str, Any], patience_s: float, trouble: str) -> dict[str, Any]:
+    def _told(self, child: Child, message: dict[str, Any], patience_s: float, trouble: str) -> Iterator[dict[str, Any]]:
         try:
-            answer = child.ask(message, patience_s)
+            for answer in child.ask(message, patience_s):
+                if "error" in answer:
+                    text = " ".join(str(answer["error"]).split())
+                    raise ProposerError(f"the model {self.path} {trouble}: {text[:_MOST_TEXT]}", hint=_advice(text))
+                yield answer
         finally:
             if not child.usable:
                 self.close()
-        if "error" in answer:
-            text = " ".join(str(answer["error"]).split())
-            raise ProposerError(f"the model {self.path} {trouble}: {text[:_MOST_TEXT]}", hint=_advice(text))
-        return answer
 
 
 class Child:
-    """The process of `generate.py`: one line out, one line back."""
+    """The process of `generate.py`: one line out, one or more back."""
 
     def __init__(self) -> None:
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
@@ -112,21 +141,27 @@ class Child:
         self.usable = True
         """Loaded, and not owing an answer to a question nobody waits for any more."""
 
-    def ask(self, message: dict[str, Any], patience_s: float) -> dict[str, Any]:
-        """Its answer; whatever keeps it from giving one is an answer with an `error`."""
+    def ask(self, message: dict[str, Any], patience_s: float) -> Iterator[dict[str, Any]]:
+        """Its lines, to the last; whatever keeps it from giving one is a line with an `error`."""
         assert self._process.stdin is not None
         self.usable = False
-        try:
+        with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(json.dumps(message).encode() + b"\n")
             self._process.stdin.flush()
+        while True:
+            answer = self._line(patience_s)
+            last = "answer" not in answer
+            self.usable = last and bool(answer.get("loaded"))
+            yield answer
+            if last:
+                return
+
+    def _line(self, patience_s: float) -> dict[str, Any]:
+        try:
             line = self._lines.get(timeout=patience_s)
-        except BrokenPipeError:
-            line = b""
         except queue.Empty:
             return {"error": f"no answer within {patience_s:g} s"}
-        answer = dict(json.loads(line)) if line else {"error": f"its process ended: {self._last_words()}"}
-        self.usable = bool(answer.get("loaded"))
-        return answer
+        return dict(json.loads(line)) if line else {"error": f"its process ended: {self._last_words()}"}
 
     def close(self) -> None:
         self._end()

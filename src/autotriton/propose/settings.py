@@ -47,8 +47,8 @@ class EndpointSettings(Settings):
 
 
 class ModelSettings(Settings):
-    batch: int = Field(default=8, ge=1)
-    """Answers generated together; halved while they don't fit into memory."""
+    batch: int | None = Field(default=None, ge=1)
+    """Answers generated together, 256 on a GPU and 8 without by default; halved while they don't fit into memory."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
 

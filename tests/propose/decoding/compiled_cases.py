@@ -1,6 +1,6 @@
 """Compiles the decoder's kernels for a GPU this machine need not have, as the 1.5B and 135M models launch them.
 
-    python compiled_cases.py sm_90        prints one JSON line per kernel: name, case, registers, spills, shared bytes
+python compiled_cases.py sm_90        prints one JSON line per kernel: name, case, registers, spills, shared bytes
 """
 
 from __future__ import annotations
