@@ -132,7 +132,7 @@ def write_wheel(folder: Path, package: str, member: str, data: bytes) -> None:
 
 
 def fetch(part: Part, folder: Path, told: object) -> Path:
-    """The part's wheel from where `published` put it, for tests that are not about pip, which takes seconds to start."""
+    """The part's wheel from where `published` put it, for tests that are not about pip, which is slow to start."""
     return folder.parents[2] / "wheels" / f"{part.package.replace('-', '_')}-1.0-py3-none-any.whl"
 
 

@@ -158,12 +158,15 @@ def _show(found: list[Entry]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table("model", "kind", "size", "from", "sha256", box=None, padding=(0, 2, 0, 0), header_style="bold")
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for heading in ("model", "kind", "size", "sha256", "from"):
+        table.add_column(heading, no_wrap=True, overflow="ignore")
     for entry in found:
         origin = entry.origin or (f"adapter of {entry.base}" if entry.base else "-")
         if entry.wrong is not None:
             origin += f"; damaged: {', '.join(entry.wrong)}" if entry.wrong else "; verified"
         size = f"{entry.bytes / 1e9:.2f} GB" if entry.bytes >= 1e9 else f"{entry.bytes / 1e6:.1f} MB"
         sha256 = entry.sha256[:12] if entry.sha256 else "-"
-        table.add_row(*(Text(cell) for cell in (entry.name, entry.kind, size, origin, sha256)))
-    Console(soft_wrap=True).print(table, soft_wrap=True)
+        table.add_row(*(Text(cell) for cell in (entry.name, entry.kind, size, sha256, origin)))
+    # Names are longer than terminals are wide; cut off they are of no use.
+    Console(width=400).print(table, soft_wrap=True)

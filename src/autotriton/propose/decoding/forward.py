@@ -60,8 +60,9 @@ def prefill(
         heads = F.linear(h, layer.qkv, layer.qkv_bias).view(count, length, -1, shape.width)
         q, k, v = torch.split(heads, [shape.heads, shape.kv_heads, shape.kv_heads], dim=2)
         q, k, v = (part.transpose(1, 2) for part in (rotate(q, cos, sin), rotate(k, cos, sin), v))
-        cache.keys[number, slots, :, :length] = k[rows]
-        cache.values[number, slots, :, :length] = v[rows]
+        keys, values = cache.keys[number], cache.values[number]
+        keys[slots, :, :length] = k[rows]
+        values[slots, :, :length] = v[rows]
         mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=shape.scale, enable_gqa=True)
         h = _rest(weights, ops, number, layer, x, mixed.transpose(1, 2).flatten(2).flatten(0, 1))
     last = torch.arange(count, device=tokens.device) * length + lengths - 1
