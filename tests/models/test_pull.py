@@ -21,9 +21,10 @@ from autotriton.errors import ProposerError, UsageError  # noqa: E402
 from autotriton.models import convert as converting  # noqa: E402
 from autotriton.models import hub, known, record  # noqa: E402
 from autotriton.models.convert import convert  # noqa: E402
+from autotriton.models.known import Source  # noqa: E402
 from autotriton.models.listing import entries  # noqa: E402
 from autotriton.models.merging import merge  # noqa: E402
-from autotriton.models.pull import Source, pull  # noqa: E402
+from autotriton.models.pull import pull  # noqa: E402
 
 pytestmark = pytest.mark.interp
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from autotriton.models.pull import Source
+from autotriton.models.known import Source
 from autotriton.places import DEFAULT_MODEL, MODELS, model_folder
 
 if TYPE_CHECKING:

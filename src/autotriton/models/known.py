@@ -6,8 +6,17 @@ Must stay true: a hash here is that of the file its authors published; nothing w
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from autotriton.errors import UsageError
+
+
+class Source(StrEnum):
+    """Where to take a model from; `auto` asks the hub first."""
+
+    AUTO = "auto"
+    HUB = "hub"
+    INDEX = "index"
 
 
 @dataclass(frozen=True)

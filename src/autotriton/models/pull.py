@@ -7,20 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 
 from autotriton.errors import ProposerError
 from autotriton.models import convert, hub, index, record
 from autotriton.models.files import Progress, refuse_taken, require, silent
-from autotriton.models.known import Known
+from autotriton.models.known import Known, Source
 from autotriton.models.record import ModelRecord
-
-
-class Source(StrEnum):
-    AUTO = "auto"
-    HUB = "hub"
-    INDEX = "index"
 
 
 @dataclass(frozen=True)
