@@ -19,7 +19,7 @@ import torch
 import torch.fx
 
 from autotriton.propose.compiler.templates.decompositions import table
-from autotriton.propose.compiler.templates.piece import Family, Piece, Site
+from autotriton.propose.compiler.templates.piece import NO_PLACES, Family, Piece, Places, Site
 
 _CHILD = Path(__file__).with_name("run_pieces.py")
 _MODULES = ("scan", "rnn", "sort", "scatter")
@@ -62,7 +62,7 @@ class Stored:
         shape = ", ".join(self.sizes) + ","
         return [f"out = torch.empty(({shape}), dtype={value.dtype}, device=x.device)"]
 
-    def lines(self, value: str, index: Sequence[str], mask: str) -> list[str]:
+    def lines(self, value: str, index: Sequence[str], mask: str, places: Places = NO_PLACES) -> list[str]:
         offset = " + ".join(f"({one}) * out_stride_{d}" for d, one in enumerate(index))
         return [f"tl.store(out_ptr + {offset}, {value}, mask={mask})"]
 

@@ -78,6 +78,9 @@ class Group:
     axes: tuple[Axis, ...]
     size_name: str = ""
     index: str = ""
+    scalar: str = ""
+    """Part of the index that is one number of 64 bits for the whole tile; `more` is the rest of it, if any."""
+    more: str = ""
 
     @property
     def size(self) -> int:
@@ -111,25 +114,57 @@ def _merge(outer: Axis, inner: Axis, accesses: Sequence[Access]) -> bool:
 
 
 def offset(
-    each: Access, groups: Sequence[Group], rows: Sequence[Group] = (), row: str = "", columns: Sequence[Group] = ()
+    each: Access,
+    groups: Sequence[Group],
+    rows: Sequence[Group] = (),
+    row: str = "",
+    columns: Sequence[Group] = (),
+    column: tuple[str, str] = ("col", "n_cols"),
 ) -> str:
     """The element's offset. Where the access starts with all of `rows` in order, their common index `row` is used, and
-    `col` where it ends with all of several `columns`: no division, and the inner part stays in 32 bits.
+    `column` where it ends with all of several `columns`: no division, and the inner part stays in 32 bits.
     """
+    return " + ".join(filter(None, offset_parts(each, groups, rows, row, columns, column)))
+
+
+def offset_parts(
+    each: Access,
+    groups: Sequence[Group],
+    rows: Sequence[Group] = (),
+    row: str = "",
+    columns: Sequence[Group] = (),
+    column: tuple[str, str] = ("col", "n_cols"),
+) -> tuple[str, str]:
+    """What is one number of 64 bits for the whole tile, and what differs in it: either may be empty."""
     present = [group for group in groups if group.axes[-1] in dict(each.steps)]
     if not present:
-        return ""
+        return "", ""
     if each.dense:
         order = [axis for axis, _ in each.steps]
         present.sort(key=lambda group: order.index(group.axes[0]))
         steps = [(g.index, g.size_name) for g in present]
         if len(columns) > 1 and present[-len(columns) :] == list(columns):
-            steps[-len(columns) :] = [("col", "n_cols")]
+            steps[-len(columns) :] = [column]
         if row and len(rows) > 1 and present[: len(rows)] == list(rows):
             steps[: len(rows)] = [(row, "")]
-        return _horner(steps)
-    terms = [f"{g.index} * {stride_name(each, g)}" for g in present]
-    return " + ".join(terms)
+        if not present[0].scalar:
+            return "", _horner(steps)
+        behind = " * ".join(size for _, size in steps[1:])
+        steps[0] = (present[0].more, "")
+        inner = steps if present[0].more else steps[1:]
+        return _times(present[0].scalar, behind), _grouped(_horner(inner)) if inner else ""
+    scalars = [_times(g.scalar, stride_name(each, g)) for g in present if g.scalar]
+    terms = [(g.more if g.scalar else g.index, stride_name(each, g)) for g in present]
+    inner_text = " + ".join(f"{index} * {stride}" for index, stride in terms if index)
+    return " + ".join(scalars), _grouped(inner_text) if scalars and inner_text else inner_text
+
+
+def _times(number: str, factor: str) -> str:
+    return f"{number} * ({factor})" if " * " in factor else f"{number} * {factor}" if factor else number
+
+
+def _grouped(text: str) -> str:
+    return text if text.isidentifier() else f"({text})"
 
 
 def stride_name(each: Access, group: Group) -> str:

@@ -32,7 +32,7 @@ from autotriton.propose.compiler.templates.attention_flash import (
 from autotriton.propose.compiler.templates.matmul import render_product
 from autotriton.propose.compiler.templates.matmul_contraction import Contraction, Operand
 from autotriton.propose.compiler.templates.matmul_settings import path_for
-from autotriton.propose.compiler.templates.piece import Piece, Site, shape_of
+from autotriton.propose.compiler.templates.piece import NO_PLACES, Piece, Places, Site, shape_of
 
 
 class _Scores:
@@ -57,7 +57,7 @@ class _Scores:
         kind = "torch.float64" if self.call.dtype is torch.float64 else "torch.float32"
         return [f"scores = torch.empty(({', '.join([*self.call.batch, 'L', 'S'])}), dtype={kind}, device=x.device)"]
 
-    def lines(self, value: str, index: Sequence[str], mask: str) -> list[str]:
+    def lines(self, value: str, index: Sequence[str], mask: str, places: Places = NO_PLACES) -> list[str]:
         offset = index[0]
         for place, size in zip(index[1:], [*self.call.batch, "L", "S"][1:], strict=True):
             offset = f"({offset}) * {size} + {place}"

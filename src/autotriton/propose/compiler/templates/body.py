@@ -17,6 +17,7 @@ from autotriton.propose.compiler.templates.access import (
     Group,
     access,
     offset,
+    offset_parts,
     stored,
     stride_expression,
     stride_name,
@@ -110,6 +111,9 @@ class Body:
         self.cluster, self.operands, self.groups = cluster, operands, groups
         self.mask_of, self.rows, self.row = mask_of, rows, row
         self.columns = [group for group in groups if group not in rows] if row else []
+        self.column = ("col", "n_cols")
+        self.steered = False
+        self._hinted: dict[str, str] = {}
         self.values: dict[torch.fx.Node, str] = {}
         self.lines: list[str] = []
         self.hoisted = False
@@ -171,8 +175,7 @@ class Body:
             axes = {axis for axis, _ in each.steps}
             if self.hoisted and not any(axes & set(group.axes) for group in self.columns or self.groups[-1:]):
                 return self._load_row(key, each, axes)
-            place = offset(each, self.groups, self.rows, self.row, self.columns)
-            text = f"tl.load({each.name}_ptr{f' + {place}' if place else ''}{_masked(self.mask_of(axes))})"
+            text = f"tl.load({self._address(each)}{_masked(self.mask_of(axes))})"
             name = self.names.unique(each.name)
             self.lines.append(f"{name} = {text}{_upcast(node)}")
             self._loaded[key] = name
@@ -220,14 +223,29 @@ class Body:
     def store(self, node: torch.fx.Node, name: str) -> None:
         dims = self.cluster.dims[node]
         each = stored(name, node.meta["val"], dims)
-        place = " + ".join(filter(None, (offset(each, self.groups, self.rows, self.row, self.columns), self.single)))
         mask = self.mask_of({axis for axis, _ in each.steps})
         if self.single == "row":
             mask = "mask" if mask else "row_mask"
         elif self.single:
             mask = self.mask_of(set(self.cluster.axes) or {Axis(1, True)})
         value = self.values[node]
-        self.lines.append(f"tl.store({name}_ptr{f' + {place}' if place else ''}, {value}{_masked(mask)})")
+        self.lines.append(f"tl.store({self._address(each, self.single)}, {value}{_masked(mask)})")
+
+    def _address(self, each: Access, single: str = "") -> str:
+        scalar, inner = offset_parts(each, self.groups, self.rows, self.row, self.columns, self.column)
+        if self.steered and inner and {axis for axis, _ in each.steps} >= set(self.cluster.axes):
+            inner = self._steered(inner)
+        return " + ".join(filter(None, (f"{each.name}_ptr", scalar, inner, single)))
+
+    def _steered(self, offsets: str) -> str:
+        """Without a reason to prefer one, Triton 3.6 lets lanes run along a tile's first dimension: eight times slower
+        here. The hint claims too much, at an alignment of one element, so that no access becomes wider by it.
+        """
+        if offsets not in self._hinted:
+            name = self._hinted[offsets] = self.names.unique("elements")
+            self.lines.append("# Neighbours in memory lie along the last dimension: let lanes run there.")
+            self.lines.append(f"{name} = tl.max_contiguous(tl.multiple_of({offsets}, (1, 1)), (1, 2))")
+        return self._hinted[offsets]
 
 
 def strides(operands: Operands, groups: Sequence[Group], body_text: str) -> list[tuple[str, str]]:

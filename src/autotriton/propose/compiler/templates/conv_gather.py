@@ -23,7 +23,16 @@ from autotriton.propose.compiler.templates.conv_phase import (
     phase_constants,
     tap_places,
 )
-from autotriton.propose.compiler.templates.conv_tile import grid_line, plain_taps, result_lines, tile_lines, upper
+from autotriton.propose.compiler.templates.conv_tile import (
+    by_image,
+    grid_line,
+    plain_taps,
+    result_index,
+    result_lines,
+    result_places,
+    tile_lines,
+    upper,
+)
 from autotriton.propose.compiler.templates.piece import Piece, Setting, Site
 
 _MULTIPROCESSORS = 132
@@ -92,11 +101,19 @@ class _Gather:
             rows = f"(group * CG * (OC // GROUPS) + {last}) * ({self._taps()})"
         else:
             rows = f"(group * (OC // GROUPS) + {last}) * (CG * {self._taps()})"
+        image = "" if by_image(self.call) else f"image * {x}_stride_n + "
         return [
-            "n = image_of_first + image.to(tl.int64)",
-            f"x_rows = n * {x}_stride_n + group * CG * {x}_stride_c",
+            f"{x}_ptr += first_in_tile.to(tl.int64) * {x}_stride_n + group.to(tl.int64) * CG * {x}_stride_c",
+            *self._positions(),
+            f"x_rows = {image}{' + '.join(f'at_{axis} * {x}_stride_{axis}' for axis in self.call.axes)}",
             f"weight_rows = {rows}",
         ]
+
+    def _positions(self) -> list[str]:
+        """`at_h`: where the input of each position's first tap is."""
+        if self.call.transposed:
+            return [f"at_{axis} = q{axis} + start_{axis}" for axis in self.call.axes]
+        return [f"at_{a} = o{a} * STRIDE_{b} - PADDING_{b}" for a, b in zip(self.call.axes, self.upper, strict=True)]
 
     def _taps(self) -> str:
         return " * ".join(f"K{axis}" for axis in self.upper)
@@ -120,30 +137,27 @@ class _Gather:
         ]
 
     def _places(self) -> list[str]:
-        """Input coordinates of each tap (rows) at each position (columns)."""
-        axes = list(zip(self.call.axes, self.upper, strict=True))
+        """`to_h`: how far each tap's input is from that of the first."""
         if self.call.transposed:
-            lines = [*tap_places(self.call), *kernel_taps(self.call)]
-            return [
-                *lines,
-                *(f"at_{a} = (q{a} + start_{a})[None, :] - (tap_{a} * {back(a)})[:, None]" for a, _ in axes),
-            ]
-        return [
-            *plain_taps(self.call),
-            *(
-                f"at_{a} = (o{a} * STRIDE_{big} - PADDING_{big})[None, :] + (tap_{a} * DILATION_{big})[:, None]"
-                for a, big in axes
-            ),
-        ]
+            steps = [f"to_{a} = -tap_{a} * {back(a)}" for a in self.call.axes]
+            return [*tap_places(self.call), *kernel_taps(self.call), *steps]
+        steps = [f"to_{a} = tap_{a} * DILATION_{b}" for a, b in zip(self.call.axes, self.upper, strict=True)]
+        return [*plain_taps(self.call), *steps]
 
     def _loads(self) -> list[str]:
         x, weight = self.names.x, self.names.weight
-        offset = f"x_rows[None, :] + channel[:, None] * {x}_stride_c"
-        offset += "".join(f" + at_{axis} * {x}_stride_{axis}" for axis in self.call.axes)
+        shift = "".join(f" + to_{axis} * {x}_stride_{axis}" for axis in self.call.axes)
         lines = ["inside = k_exists[:, None]"]
         if self.call.transposed or any(self.call.padding):
-            lines += [f"inside = inside & (at_{a} >= 0) & (at_{a} < {a.upper()})" for a in self.call.axes]
-        lines.append(f"x = tl.load({x}_ptr + {offset}, mask=inside, other=0.0)")
+            for a in self.call.axes:
+                lines.append(f"{a} = at_{a}[None, :] + to_{a}[:, None]")
+                lines.append(f"inside = inside & ({a} >= 0) & ({a} < {a.upper()})")
+        lines += [
+            f"x_shift = channel * {x}_stride_c{shift}",
+            "# Neighbours in memory lie along the last dimension: let lanes run there.",
+            "x_offsets = tl.max_contiguous(tl.multiple_of(x_rows[None, :] + x_shift[:, None], (1, 1)), (1, 2))",
+            f"x = tl.load({x}_ptr + x_offsets, mask=inside, other=0.0)",
+        ]
         columns = "ks"
         if self.call.transposed:
             columns = "weight_columns"
@@ -154,7 +168,8 @@ class _Gather:
     def _finish(self) -> list[str]:
         lines = [*result_lines(self.call, self.call.transposed, "N"), *self.names.bias_lines("[:, None]", "oc_exists")]
         lines.append("mask = oc_exists[:, None] & position_exists[None, :]")
-        return [*lines, *self.site.epilogue.lines("acc", self.call.index("[None, :]", "[:, None]"), "mask")]
+        places = result_places(self.call, self.call.transposed)
+        return [*lines, *self.site.epilogue.lines("acc", result_index(self.call), "mask", places)]
 
     def wrapper(self) -> str:
         x, weight, epilogue = self.names.x, self.names.weight, self.site.epilogue

@@ -30,7 +30,16 @@ from autotriton.propose.compiler.templates.conv_phase import (
     phase_constants,
     tap_places,
 )
-from autotriton.propose.compiler.templates.conv_tile import grid_line, plain_taps, result_lines, tile_lines, upper
+from autotriton.propose.compiler.templates.conv_tile import (
+    by_image,
+    grid_line,
+    plain_taps,
+    result_index,
+    result_lines,
+    result_places,
+    tile_lines,
+    upper,
+)
 from autotriton.propose.compiler.templates.piece import Piece, Site
 from autotriton.propose.compiler.templates.split import PARTS
 
@@ -127,14 +136,14 @@ class _Packed:
 
     def _starts(self) -> list[str]:
         """Offsets of each row's first tap and of each output channel's weights."""
-        offset = "image"
+        offset = "" if by_image(self.call) else "image"
         for axis in self.call.axes:
             place = f"q{axis}" if self.by_phase else f"o{axis}"
             if not self.call.transposed:
                 place += f" * STRIDE_{axis.upper()}"
-            offset = f"({offset} * {axis.upper()}P + {place})"
+            offset = f"({offset} * {axis.upper()}P + {place})" if offset else f"({place})"
         image_size = " * ".join(f"{axis}P" for axis in self.upper)
-        shifts = [f"image_start = image_of_first.to(tl.int64) * {image_size} * (GROUPS * CP)"]
+        shifts = [f"image_start = first_in_tile.to(tl.int64) * {image_size} * (GROUPS * CP)"]
         shifts += [f"{name}_ptr += image_start" for name in self._buffers("x")]
         return [
             *shifts,
@@ -209,18 +218,20 @@ class _Packed:
 
     def _finish(self) -> list[str]:
         call = self.call
-        lines = ["n = first_image + image_of_first + image.to(tl.int64)", *result_lines(call, self.by_phase, "count")]
+        lines = result_lines(call, self.by_phase, "count", "first_image + ")
+        images, along = ("n", "") if by_image(call) else ("n + image", "[None, :]")
         if self.split:
             lines += [
-                "x_scale = fp16_scale(tl.load(x_largest_ptr + n).to(tl.float32, bitcast=True))",
+                f"x_scale = fp16_scale(tl.load(x_largest_ptr + {images}).to(tl.float32, bitcast=True))",
                 "weight_scale = fp16_scale(tl.load(weight_largest_ptr + oc, mask=oc_exists, other=1.0))",
-                "acc = tl.trans(acc + part) * ((1.0 / weight_scale)[:, None] * (1.0 / x_scale)[None, :])",
+                f"acc = tl.trans(acc + part) * ((1.0 / weight_scale)[:, None] * (1.0 / x_scale){along})",
             ]
         else:
             lines.append("acc = tl.trans(acc)  # output positions lie next to each other in memory")
         lines += self.names.bias_lines("[:, None]", "oc_exists")
         lines.append("mask = oc_exists[:, None] & position_exists[None, :]")
-        return [*lines, *self.site.epilogue.lines("acc", call.index("[None, :]", "[:, None]"), "mask")]
+        places = result_places(call, self.by_phase)
+        return [*lines, *self.site.epilogue.lines("acc", result_index(call), "mask", places)]
 
     # --- wrapper
 

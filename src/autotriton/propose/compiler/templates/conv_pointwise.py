@@ -15,7 +15,7 @@ from autotriton.propose.compiler.templates.conv_call import (
     parameter_list,
 )
 from autotriton.propose.compiler.templates.conv_parts import dot_helpers, dot_line, with_precisions
-from autotriton.propose.compiler.templates.piece import Piece, Setting, Site
+from autotriton.propose.compiler.templates.piece import NO_PLACES, Piece, Places, Setting, Site
 
 
 def is_pointwise(call: ConvCall) -> bool:
@@ -38,13 +38,16 @@ def _kernel(call: ConvCall, site: Site) -> str:
     parameters = [f"{x}_ptr", f"{weight}_ptr", *names.bias_pointer(), *site.epilogue.parameters(), *_sizes(call, site)]
     parameters += ["CG", "P", f"{x}_stride_n", f"{x}_stride_c", f"{x}_stride_p"]
     precision = ["PRECISION"] if call.dtype is torch.float32 else []
+    # 32 bits hold every offset within an image.
+    small = max(call.group_channels, call.group_outputs) * call.groups * call.pixels < 2**31
+    wide = "" if small else ".to(tl.int64)"
     lines = [
         f'"""{site.name}: {names.formula()}, one product of matrices per image and group."""',
         "oc_tiles = tl.cdiv(OC // GROUPS, BLOCK_N)",
         "tile = tl.program_id(0)",
         "group = tile // oc_tiles % GROUPS",
         "oc_in_group = tile % oc_tiles * BLOCK_N + tl.arange(0, BLOCK_N)",
-        "oc = group * (OC // GROUPS) + oc_in_group",
+        f"oc = group * (OC // GROUPS) + oc_in_group{wide}",
         "oc_exists = oc_in_group < OC // GROUPS",
         "tile = tile // (oc_tiles * GROUPS)",
         "n = (tile // tl.cdiv(P, BLOCK_M)).to(tl.int64)",
@@ -53,20 +56,29 @@ def _kernel(call: ConvCall, site: Site) -> str:
         "acc = tl.zeros((BLOCK_N, BLOCK_M), dtype=tl.float32)",
         "for c in range(0, CG, BLOCK_K):",
         "    channel = c + tl.arange(0, BLOCK_K)",
-        f"    x_offsets = channel[:, None].to(tl.int64) * {x}_stride_c + p[None, :] * {x}_stride_p",
+        f"    x_offsets = channel[:, None]{wide} * {x}_stride_c + p[None, :] * {x}_stride_p",
         f"    x = tl.load({x}_ptr + x_offsets, mask=(channel < CG)[:, None] & (p < P)[None, :], other=0.0)",
         "    weight_mask = oc_exists[:, None] & (channel < CG)[None, :]",
         f"    weight = tl.load({weight}_ptr + oc[:, None] * CG + channel[None, :], mask=weight_mask, other=0.0)",
         f"    {dot_line(call.dtype)}",
         *names.bias_lines("[:, None]", "oc_exists"),
         *_coordinates(call),
-        "n = n + tl.zeros((1, 1), dtype=tl.int64)  # indices span the tile",
+        *([] if _is_flat(call) else ["n = n + tl.zeros((1, 1), dtype=tl.int64)  # indices span the tile"]),
         "mask = oc_exists[:, None] & (p < P)[None, :]",
-        *site.epilogue.lines("acc", _index(call), "mask"),
+        *site.epilogue.lines("acc", _index(call), "mask", _places(call)),
     ]
     constants = ["GROUPS", *precision, "BLOCK_M", "BLOCK_N", "BLOCK_K"]
     head = f"@triton.jit\ndef {site.name}_kernel(\n{parameter_list(parameters, constants)}\n):\n"
     return head + indented(lines) + "\n"
+
+
+def _is_flat(call: ConvCall) -> bool:
+    """Whether positions are an index of their own beside the image's."""
+    return call.batched and call.pixels > 1
+
+
+def _places(call: ConvCall) -> Places:
+    return Places(image="n", flat="p[None, :]", flat_size="P") if _is_flat(call) else NO_PLACES
 
 
 def _index(call: ConvCall) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 import torch
@@ -14,6 +15,7 @@ from autotriton.propose.compiler.templates.cluster import Cluster
 from autotriton.propose.compiler.templates.formula import formula
 from autotriton.propose.compiler.templates.loops import number_arguments
 from autotriton.propose.compiler.templates.names import Names
+from autotriton.propose.compiler.templates.piece import NO_PLACES, Places
 from autotriton.propose.compiler.templates.sizes import Sizes
 
 
@@ -68,16 +70,26 @@ class FusedEpilogue:
             f"{name} = {self._sizes.empty(node.meta['val'], self.cluster.dims[node])}" for node, name in self._outputs
         ]
 
-    def lines(self, value: str, index: Sequence[str], mask: str) -> list[str]:
+    def lines(self, value: str, index: Sequence[str], mask: str, places: Places = NO_PLACES) -> list[str]:
         for group, (dimension, behind, wrap) in zip(self._groups, self._pieces, strict=True):
             text = index[dimension] if not behind else f"(({index[dimension]}) // {behind})"
             group.index = f"({text} % {wrap})" if wrap else text
             if not (group.index.isidentifier() or group.index.endswith(")")):
                 group.index = f"({group.index})"
+            # A batch that is part of a larger axis cannot be told from the rest of it.
+            whole = dimension == 0 and not behind and not wrap
+            group.scalar, group.more = (places.image, places.image_more) if whole else ("", "")
         single = " + ".join(index[d] for d, axes in enumerate(self.cluster.frame) if not axes)
         body = Body(
             self.cluster, self._operands, self._groups, lambda axes: self._mask(axes, index, mask), single=single
         )
+        if places.flat:
+            body.columns = [g for g, (d, _, _) in zip(self._groups, self._pieces, strict=True) if d > 1]
+            body.column = (places.flat, places.flat_size)
+        body.steered = places.steered
+        # What the family's statements have named must not be named again before it is used.
+        texts = [value, mask, *index, places.image, places.image_more, places.flat, places.flat_size]
+        body.names.taken |= set(re.findall(r"[A-Za-z_]\w*", " ".join(texts)))
         body.values[self.family] = value
         for member in self.cluster.members:
             if member is not self.family:

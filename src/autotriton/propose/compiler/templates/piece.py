@@ -16,6 +16,25 @@ import torch.fx
 Setting = dict[str, int | str | bool]
 
 
+@dataclass(frozen=True)
+class Places:
+    """What a family knows about its tile besides one index per dimension: it makes addresses short and loads wide."""
+
+    image: str = ""
+    """The first dimension's index as a scalar of 64 bits, to which `index[0]` has added `image_more`."""
+    image_more: str = ""
+    """What elements add to `image`; empty when the whole tile lies in one."""
+    flat: str = ""
+    """One index that counts through all dimensions behind the second; empty where the tile has none."""
+    flat_size: str = ""
+    """The kernel's name for the product of those dimensions."""
+    steered: bool = False
+    """Nothing tells the compiler that neighbours in memory lie along the tile's last dimension: it has to be told."""
+
+
+NO_PLACES = Places()
+
+
 class Epilogue(Protocol):
     """The element-wise rest of a kernel, from the operator's own result to what is stored."""
 
@@ -39,7 +58,7 @@ class Epilogue(Protocol):
         """Statements of the wrapper that make the outputs. They may use the names the family gave its sizes."""
         ...
 
-    def lines(self, value: str, index: Sequence[str], mask: str) -> list[str]:
+    def lines(self, value: str, index: Sequence[str], mask: str, places: Places = NO_PLACES) -> list[str]:
         """Kernel statements, not indented: loads, the fused formula, stores.
 
         `value` is the operator's result as a tile of fp32 (or int) values; `index` gives, for each dimension of the

@@ -11,7 +11,7 @@ import torch
 import torch.fx
 
 from autotriton.propose.compiler.templates.conv_call import indented
-from autotriton.propose.compiler.templates.piece import Epilogue, Site, shape_of
+from autotriton.propose.compiler.templates.piece import NO_PLACES, Epilogue, Places, Site, shape_of
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
@@ -123,7 +123,7 @@ class PlainEpilogue:
     def allocations(self) -> list[str]:
         return [f"out = torch.empty(({', '.join(self.sizes)},), dtype=x.dtype, device=x.device)"]
 
-    def lines(self, value: str, index: Sequence[str], mask: str) -> list[str]:
+    def lines(self, value: str, index: Sequence[str], mask: str, places: Places = NO_PLACES) -> list[str]:
         return [f"tl.store(out_ptr + {flat_offset(self.sizes, index)}, {value}, mask={mask})"]
 
     def returned(self) -> str:
