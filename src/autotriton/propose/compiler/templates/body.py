@@ -26,6 +26,7 @@ from autotriton.propose.compiler.templates.axes import Axis, Dims, flat
 from autotriton.propose.compiler.templates.cluster import Cluster, fill_of, is_constant
 from autotriton.propose.compiler.templates.gather_sizes import sizes
 from autotriton.propose.compiler.templates.names import Names
+from autotriton.propose.compiler.templates.piece import steered
 from autotriton.propose.compiler.templates.views import base_of
 
 _SIZES = {"n_rows", "n_cols", "n_elements", "n_parts", "first", "start", "stop", "acc"}
@@ -238,13 +239,10 @@ class Body:
         return " + ".join(filter(None, (f"{each.name}_ptr", scalar, inner, single)))
 
     def _steered(self, offsets: str) -> str:
-        """Without a reason to prefer one, Triton 3.6 lets lanes run along a tile's first dimension: eight times slower
-        here. The hint claims too much, at an alignment of one element, so that no access becomes wider by it.
-        """
         if offsets not in self._hinted:
             name = self._hinted[offsets] = self.names.unique("elements")
             self.lines.append("# Neighbours in memory lie along the last dimension: let lanes run there.")
-            self.lines.append(f"{name} = tl.max_contiguous(tl.multiple_of({offsets}, (1, 1)), (1, 2))")
+            self.lines.append(f"{name} = {steered(offsets)}")
         return self._hinted[offsets]
 
 

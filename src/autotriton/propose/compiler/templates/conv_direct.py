@@ -17,7 +17,7 @@ from autotriton.propose.compiler.templates.conv_call import (
 )
 from autotriton.propose.compiler.templates.conv_phase import HELPER, back, phase_constants, phase_lines
 from autotriton.propose.compiler.templates.conv_tile import row_sizes, upper
-from autotriton.propose.compiler.templates.piece import Piece, Setting, Site
+from autotriton.propose.compiler.templates.piece import Piece, Places, Setting, Site, steered
 
 _MOST_UNROLLED = 64
 
@@ -90,7 +90,8 @@ class _Direct:
             block = f"BLOCK_{axis.upper()}"
             lines.append(f"{prefix}{axis} = tile % tl.cdiv({size}, {block}) * {block} + tl.arange(0, {block})")
             lines.append(f"tile = tile // tl.cdiv({size}, {block})")
-        return [*lines, "n = (tile // OC).to(tl.int64)", "oc = tile % OC", "group = oc // (OC // GROUPS)"]
+        wide = "" if self.call.groups * self.call.group_outputs * self.call.pixels < 2**31 else ".to(tl.int64)"
+        return [*lines, "n = (tile // OC).to(tl.int64)", f"oc = (tile % OC){wide}", "group = oc // (OC // GROUPS)"]
 
     def _starts(self) -> list[str]:
         x, taps = self.names.x, " * ".join(f"K{axis}" for axis in self.upper)
@@ -149,9 +150,10 @@ class _Direct:
         if self._checked():
             inside += [f"((at_{a} >= 0) & (at_{a} < {a.upper()})){self._broadcast(a)}" for a in self.call.axes]
         offsets = [f"at_{a}{self._broadcast(a)} * {x}_stride_{a}" for a in self.call.axes]
+        place = f"c * {x}_stride_c + {' + '.join(offsets)}"
         return [
             f"inside = {' & '.join(inside)}",
-            f"offsets = c * {x}_stride_c + {' + '.join(offsets)}",
+            f"offsets = {steered(place) if self._leaps() and not self.call.transposed else place}",
             f"x = tl.load({x}_ptr + offsets, mask=inside, other=0.0).to({self.accumulator})",
             f"acc += x * tl.load({self.names.weight}_ptr + c * channel_taps + {tap}).to({self.accumulator})",
         ]
@@ -160,13 +162,16 @@ class _Direct:
         lines = []
         if self.call.bias is not None:
             lines.append(f"acc += tl.load({self.names.bias}_ptr + oc).to({self.accumulator})")
-        one = "(1,)" if self.call.dims == 1 else "(1, 1)"
-        lines.append(f"n = n + tl.zeros({one}, dtype=tl.int64)  # indices span the block")
-        scalars = ["oc", *(["od"] if self.call.dims == 3 else [])]
-        lines += [f"{name} = {name} + tl.zeros({one}, dtype=tl.int32)" for name in scalars]
-        places = [f"o{axis}{self._broadcast(axis)}" for axis in self.call.axes]
-        index = [*(["n"] if self.call.batched else []), "oc", *places]
-        return [*lines, *self.site.epilogue.lines("acc", index, "exists")]
+        lines += spanning("oc", self.call.dims, self.call.pixels)
+        outputs = [f"o{axis}{self._broadcast(axis)}" for axis in self.call.axes]
+        index = [*(["n"] if self.call.batched else []), "oc", *outputs]
+        image = "n" if self.call.batched and self.call.pixels > 1 else ""
+        places = Places(image, steered=self._leaps() and self.call.transposed)
+        return [*lines, *self.site.epilogue.lines("acc", index, "exists", places)]
+
+    def _leaps(self) -> bool:
+        """Whether neighbours of a block of two dimensions are not neighbours in the input, or transposed the output."""
+        return self.call.dims > 1 and self.call.stride[-1] > 1
 
     def wrapper(self) -> str:
         x, weight, epilogue = self.names.x, self.names.weight, self.site.epilogue
@@ -193,6 +198,16 @@ class _Direct:
         lines.append(f"blocks = {' * '.join(factors)}")
         phases = "".join(f" * stride[{d}]" for d in range(self.call.dims)) if self.call.transposed else ""
         return [*lines, f"grid = (blocks{phases},)"]
+
+
+def spanning(channel: str, dims: int, pixels: int) -> list[str]:
+    """Where a channel has one position only, the program's own numbers have to span the block."""
+    if pixels > 1:
+        return []
+    one = "(1,)" if dims == 1 else "(1, 1)"
+    scalars = [channel, *(["od"] if dims == 3 else [])]
+    lines = [f"n = n + tl.zeros({one}, dtype=tl.int64)  # indices span the block"]
+    return [*lines, *(f"{name} = {name} + tl.zeros({one}, dtype=tl.int32)" for name in scalars)]
 
 
 def block_settings(out: tuple[int, ...], stride: tuple[int, ...]) -> tuple[Setting, ...]:

@@ -33,7 +33,7 @@ from autotriton.propose.compiler.templates.conv_tile import (
     tile_lines,
     upper,
 )
-from autotriton.propose.compiler.templates.piece import Piece, Setting, Site
+from autotriton.propose.compiler.templates.piece import Piece, Setting, Site, steered
 
 _MULTIPROCESSORS = 132
 
@@ -155,7 +155,7 @@ class _Gather:
         lines += [
             f"x_shift = channel * {x}_stride_c{shift}",
             "# Neighbours in memory lie along the last dimension: let lanes run there.",
-            "x_offsets = tl.max_contiguous(tl.multiple_of(x_rows[None, :] + x_shift[:, None], (1, 1)), (1, 2))",
+            f"x_offsets = {steered('x_rows[None, :] + x_shift[:, None]')}",
             f"x = tl.load({x}_ptr + x_offsets, mask=inside, other=0.0)",
         ]
         columns = "ks"

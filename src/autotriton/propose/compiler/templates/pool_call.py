@@ -11,7 +11,7 @@ import torch
 import torch.fx
 
 from autotriton.propose.compiler.templates.conv_call import indented
-from autotriton.propose.compiler.templates.piece import NO_PLACES, Epilogue, Places, Site, shape_of
+from autotriton.propose.compiler.templates.piece import NO_PLACES, Epilogue, Places, Site, hint, shape_of
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
@@ -46,6 +46,8 @@ class PoolCall:
     returns_indices: bool = False
     """The operator returns values and indices."""
     indices_used: bool = False
+    space: tuple[int, ...] = ()
+    """Output sizes behind the channels, at the example's sizes."""
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -75,6 +77,11 @@ class PoolCall:
     @property
     def accumulator(self) -> str:
         return "tl.float64" if self.dtype is torch.float64 else "tl.float32"
+
+    @property
+    def pixels(self) -> int:
+        """Output positions of one channel."""
+        return math.prod(self.space)
 
     @property
     def taps(self) -> int:
@@ -187,12 +194,14 @@ def parse(node: torch.fx.Node) -> PoolCall | None:
         return None
     dims = int(name.split("pool")[1][0])
     indexed = isinstance(node.meta["val"], tuple | list)
+    value = node.meta["val"][0] if indexed else node.meta["val"]
+    space = tuple(hint(size) for size in value.shape[-dims:])
     used = indexed and any(user.args[1:] == (1,) for user in node.users)
     if "adaptive" in name:
         out = _spread(node.args[1], dims, allow_none=True)
         if out is None:
             return None
-        return PoolCall(x, "max" in name, dims, out=out, returns_indices=indexed, indices_used=used)
+        return PoolCall(x, "max" in name, dims, out=out, returns_indices=indexed, indices_used=used, space=space)
     given = dict(zip(_MAX if "max" in name else _AVG, node.args[1:], strict=False)) | dict(node.kwargs)
     kernel = _spread(given["kernel_size"], dims)
     stride = _spread(given.get("stride") or given["kernel_size"], dims)
@@ -213,6 +222,7 @@ def parse(node: torch.fx.Node) -> PoolCall | None:
         divisor=divisor if isinstance(divisor, int) else None,
         returns_indices=indexed,
         indices_used=used,
+        space=space,
     )
 
 

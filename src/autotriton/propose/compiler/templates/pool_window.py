@@ -7,8 +7,8 @@ Blocks share rows of input through the cache; memory bounds the kernel.
 from __future__ import annotations
 
 from autotriton.propose.compiler.templates.conv_call import indented, parameter_list
-from autotriton.propose.compiler.templates.conv_direct import block_settings
-from autotriton.propose.compiler.templates.piece import Piece, Setting, Site, shape_of
+from autotriton.propose.compiler.templates.conv_direct import block_settings, spanning
+from autotriton.propose.compiler.templates.piece import Piece, Places, Setting, Site, shape_of, steered
 from autotriton.propose.compiler.templates.pool_call import HELPER, PoolCall, PoolNames, flat_offset
 
 _MOST_UNROLLED = 32
@@ -140,6 +140,9 @@ class _Window:
         offsets = " + ".join(f"at_{a}{self._broadcast(a)} * {x}_stride_{a}" for a in self.call.axes)
         other = 'float("-inf")' if self.call.is_max else "0.0"
         lines = [f"inside = {' & '.join(inside)}"]
+        if self.call.dims > 1 and self._leaps():
+            lines.append(f"offsets = {steered(offsets)}")
+            offsets = "offsets"
         load = f"tl.load({x}_ptr + {offsets}, mask=inside, other={other}).to({self.call.accumulator})"
         if not self.call.is_max:
             return [*lines, f"acc += {load}"]
@@ -154,15 +157,17 @@ class _Window:
             "acc = tl.where(greater, x, acc)",
         ]
 
+    def _leaps(self) -> bool:
+        """Whether neighbouring outputs' windows do not start at neighbouring inputs."""
+        return self.call.adaptive or self.call.stride[-1] > 1
+
     def _finish(self) -> list[str]:
         lines = [] if self.call.is_max else self._divided()
-        lines += [f"n = n + tl.zeros({self._shape(True)}, dtype=tl.int64)  # indices span the block"]
-        lines += [f"c = c + tl.zeros({self._shape(True)}, dtype=tl.int32)"]
-        if self.call.dims == 3:
-            lines.append(f"od = od + tl.zeros({self._shape(True)}, dtype=tl.int32)")
-        places = [f"o{axis}{self._broadcast(axis)}" for axis in self.call.axes]
-        index = [*(["n"] if self.call.batched else []), "c", *places]
-        lines += self.names.epilogue.lines("acc", index, "exists")
+        lines += spanning("c", self.call.dims, self.call.pixels)
+        outputs = [f"o{axis}{self._broadcast(axis)}" for axis in self.call.axes]
+        index = [*(["n"] if self.call.batched else []), "c", *outputs]
+        image = "n" if self.call.batched and self.call.pixels > 1 else ""
+        lines += self.names.epilogue.lines("acc", index, "exists", Places(image))
         if self.call.indices_used:
             lines.append(f"tl.store(indices_ptr + {flat_offset(self.call.sizes(), index)}, indices, mask=exists)")
         return lines
