@@ -22,13 +22,15 @@ class Loops:
 
     rows: list[Group]
     columns: list[Group]
+    apart: bool = False
+    """Rows that are neighbours in memory are tiled, those further out are one number per program."""
 
     @property
     def groups(self) -> list[Group]:
         return [*self.rows, *self.columns]
 
     def mask_of(self, axes: set[Axis]) -> str:
-        over_rows = any(axes & set(group.axes) for group in self.rows)
+        over_rows = any(axes & set(group.axes) for group in (self.rows[-1:] if self.apart else self.rows))
         over_columns = any(axes & set(group.axes) for group in self.columns)
         if over_rows and over_columns:
             return "mask"
@@ -54,6 +56,14 @@ def loops_of(
     _name(loops.rows, "row", "n_rows", "i", "R")
     _name(loops.columns, "col", "n_cols", "j", "C")
     return loops
+
+
+def take_apart(loops: Loops) -> None:
+    """Makes a tile's rows neighbours in memory, which the compiler sees, and its offsets numbers of 32 bits."""
+    loops.apart = True
+    outer, inner = loops.rows
+    outer.index = outer.scalar = "outer"
+    inner.index = "inner"
 
 
 def _name(groups: list[Group], whole: str, size: str, index: str, inner: str) -> None:

@@ -52,7 +52,7 @@ def reducer(node: torch.fx.Node, count: str) -> Reducer:
         largest = name in ("amax", "max", "argmax")
         if name.startswith("arg") or isinstance(value, tuple | list):
             return _place(source, largest, name.startswith("arg"))
-        return _extreme(source, largest, source.is_floating_point and not _is_in_softmax(node))
+        return _extreme(source, largest, source.is_floating_point and not is_in_softmax(node))
     if name in ("any", "all"):
         return _logical(name == "any")
     if name == "prod":
@@ -62,7 +62,7 @@ def reducer(node: torch.fx.Node, count: str) -> Reducer:
     raise AssertionError(name)
 
 
-def _is_in_softmax(node: torch.fx.Node) -> bool:
+def is_in_softmax(node: torch.fx.Node) -> bool:
     """NaN comes through a softmax by way of the exponentials, so that its maximum need not look for it."""
     origin = node.meta.get("torch_fn")
     return origin is not None and "softmax" in origin[1]

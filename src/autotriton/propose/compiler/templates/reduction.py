@@ -2,6 +2,7 @@
 
 *whole*: a row fits into a tile, so everything that hangs together is computed in registers after one reading.
 *looped*: rows are longer than that; the columns are gone over once per dependent reduction and once for what is stored.
+   A softmax's two reductions take one reading (`online.py`).
 *parts*: few rows, many columns; each program reduces a part of a row, a second kernel joins the parts.
 """
 
@@ -14,7 +15,7 @@ import torch
 import torch.fx
 
 from autotriton.propose.compiler.templates.axes import Dims, flat
-from autotriton.propose.compiler.templates.body import Body, Operands, strides
+from autotriton.propose.compiler.templates.body import Body, Operands, axes_apart, strides
 from autotriton.propose.compiler.templates.cluster import Cluster, is_reduction
 from autotriton.propose.compiler.templates.expressions import name_of
 from autotriton.propose.compiler.templates.layout import Draft, call, jit
@@ -25,8 +26,10 @@ from autotriton.propose.compiler.templates.loops import (
     loops_of,
     number_arguments,
     occurs,
+    take_apart,
     total,
 )
+from autotriton.propose.compiler.templates.online import online, softmax_pair, total_of
 from autotriton.propose.compiler.templates.piece import Piece, Setting, node_at
 from autotriton.propose.compiler.templates.reducers import PRODUCT_HELPER, Reducer, reducer
 from autotriton.propose.compiler.templates.sizes import Sizes
@@ -34,6 +37,12 @@ from autotriton.propose.compiler.templates.views import base_of
 
 _WHOLE = 8192
 """Columns up to which a row is kept in registers."""
+_FEW = 128
+"""Columns up to which 64 neighbouring rows are."""
+_ENOUGH = 2 * 132
+"""Programs that keep an H200 busy."""
+_LONG = 64
+"""Neighbouring rows from which on a tile is of them alone."""
 Outputs = list[tuple[torch.fx.Node, str]]
 
 
@@ -47,17 +56,29 @@ def render(cluster: Cluster, operands: Operands, outputs: Sequence[torch.fx.Node
         Sizes(operands.walked, computed=operands.computed()),
         [(out, _value(node), cluster.dims[node]) for node, out in names],
     )
-    work = _Reduction(cluster, operands, names, loops, draft)
     if cluster.is_wide:
-        return work.in_parts()
+        return _Reduction(cluster, operands, names, loops, draft).in_parts()
     columns = math.prod(group.size for group in loops.columns)
     contiguous = not loops.rows or _innermost_reduced(cluster, operands)
-    return work.whole() if columns <= _WHOLE and (contiguous or columns <= 64) else work.looped(contiguous)
+    if not contiguous and _has_long_rows(cluster, operands, loops, columns):
+        take_apart(loops)
+    work = _Reduction(cluster, operands, names, loops, draft)
+    few = _FEW if loops.apart else 64
+    return work.whole() if columns <= _WHOLE and (contiguous or columns <= few) else work.looped(contiguous)
 
 
 def _value(node: torch.fx.Node) -> torch.Tensor:
     value: torch.Tensor = node.meta["val"]
     return value
+
+
+def _has_long_rows(cluster: Cluster, operands: Operands, loops: Loops, columns: int) -> bool:
+    """Whether the columns' stride holds enough neighbouring rows for a tile, of which all offsets fit into 32 bits."""
+    if len(loops.rows) != 2 or axes_apart(cluster):
+        return False
+    inner = loops.rows[-1]
+    neighbours = all(each.steps[-1][0] is inner.axes[-1] for each in operands.loads.values() if len(each.steps) > 1)
+    return neighbours and inner.size >= _LONG and inner.size * columns < 2**31
 
 
 def _innermost_reduced(cluster: Cluster, operands: Operands) -> bool:
@@ -68,6 +89,8 @@ def _innermost_reduced(cluster: Cluster, operands: Operands) -> bool:
 
 class _Reduction:
     hoisted = False
+    pair: tuple[torch.fx.Node, torch.fx.Node] | None = None
+    """A softmax's two reductions, which one reading does."""
 
     def __init__(self, cluster: Cluster, operands: Operands, outputs: Outputs, loops: Loops, draft: Draft) -> None:
         self.cluster, self.operands, self.outputs, self.loops, self.draft = cluster, operands, outputs, loops, draft
@@ -80,7 +103,9 @@ class _Reduction:
 
     def _body(self) -> Body:
         single = "" if self.loops.rows else "row"
-        body = Body(self.cluster, self.operands, self.loops.groups, self.loops.mask_of, self.loops.rows, "row", single)
+        row = "" if self.loops.apart else "row"
+        body = Body(self.cluster, self.operands, self.loops.groups, self.loops.mask_of, self.loops.rows, row, single)
+        body.columns = self.loops.columns
         body.row_loads, body.row_lines, body.hoisted = self.row_loads, self.row_lines, self.hoisted
         return body
 
@@ -99,15 +124,16 @@ class _Reduction:
         head = [*self._rows(), "col = tl.arange(0, BLOCK_C)[None, :]", *self._columns()]
         lines = self._complete(head, self.body.lines)
         self.draft.constants([("BLOCK_C", "triton.next_power_of_2(n_cols)")])
-        grid = '(triton.cdiv(n_rows, tiles["BLOCK_R"]),)'
-        return self._helped(self.draft.piece(lines, ["BLOCK_R"], grid, self._whole_tiles()))
+        return self._helped(self.draft.piece(lines, ["BLOCK_R"], self._grid(), self._whole_tiles()))
 
     def looped(self, contiguous: bool) -> Piece:
         self.hoisted = self.body.hoisted = True
         lines = self._row_members(0)
+        self.pair = softmax_pair([m for m in self.cluster.members if is_reduction(m)])
         for level in range(1, max(self.levels.values()) + 1):
             reductions = [m for m in self.cluster.members if is_reduction(m) and self.levels[m] == level]
-            lines += self._pass(reductions)
+            if self.pair is None or reductions != [self.pair[1]]:
+                lines += self._pass(reductions)
             lines += self._row_members(level)
         full = [(node, name) for node, name in self.outputs if self.cluster.is_full(node)]
         if full:
@@ -116,8 +142,8 @@ class _Reduction:
         self.body.stores([(node, name) for node, name in self.outputs if not self.cluster.is_full(node)])
         lines += self.body.lines
         head = self._complete(self._rows(), [*self.row_lines, *lines], columns=False)
-        grid = '(triton.cdiv(n_rows, tiles["BLOCK_R"]),)'
-        return self._helped(self.draft.piece(head, ["BLOCK_R", "BLOCK_C"], grid, self._looped_tiles(contiguous)))
+        tiles = self._looped_tiles(contiguous)
+        return self._helped(self.draft.piece(head, ["BLOCK_R", "BLOCK_C"], self._grid(), tiles))
 
     def in_parts(self) -> Piece:
         self.hoisted = self.body.hoisted = True
@@ -297,7 +323,8 @@ class _Reduction:
         return lines
 
     def _reducer(self, member: torch.fx.Node) -> Reducer:
-        return reducer(member, "n_cols")
+        found = reducer(member, "n_cols")
+        return online(found) if self.pair is not None and member is self.pair[0] else found
 
     def _state(self, member: torch.fx.Node) -> bool:
         """Names the member's state; False when it has that of a twin, which differs in the last step only."""
@@ -319,11 +346,27 @@ class _Reduction:
     def _end(self, member: torch.fx.Node, reduce: Reducer) -> None:
         results = reduce.results(self.states[member])
         self.body.values[member] = results[0]
+        if self.pair is not None and member is self.pair[0]:
+            self.body.values[self.pair[1]] = total_of(results[0])
         for part in member.users:
             if part in self.cluster.dims and str(part.target) == "<built-in function getitem>":
                 self.body.values[part] = results[int(part.args[1])]  # type: ignore[arg-type]
 
+    def _grid(self) -> str:
+        if not self.loops.apart:
+            return '(triton.cdiv(n_rows, tiles["BLOCK_R"]),)'
+        outer, inner = (total([group], self.draft.sizes) for group in self.loops.rows)
+        return f'({outer} * triton.cdiv({inner}, tiles["BLOCK_R"]),)'
+
     def _rows(self) -> list[str]:
+        if self.loops.apart:
+            size = self.loops.rows[-1].size_name
+            return [
+                f"blocks = tl.cdiv({size}, BLOCK_R)",
+                "outer = (tl.program_id(0) // blocks).to(tl.int64)",
+                "inner = (tl.program_id(0) % blocks * BLOCK_R + tl.arange(0, BLOCK_R))[:, None]",
+                f"row_mask = inner < {size}",
+            ]
         return [
             "row = (tl.program_id(0).to(tl.int64) * BLOCK_R + tl.arange(0, BLOCK_R))[:, None]",
             "row_mask = row < n_rows",
@@ -335,10 +378,11 @@ class _Reduction:
     def _complete(self, head: list[str], lines: list[str], columns: bool = True) -> list[str]:
         """With indices taken apart, and everything the kernel needs as parameters."""
         text = "\n".join(lines)
-        head = [*head, *decomposition(self.loops.rows, "row", text)]
+        if not self.loops.apart:
+            head = [*head, *decomposition(self.loops.rows, "row", text)]
+            self.draft.size("n_rows", total(self.loops.rows, self.draft.sizes))
         if columns:
             head += decomposition(self.loops.columns, "col", text)
-        self.draft.size("n_rows", total(self.loops.rows, self.draft.sizes))
         self.draft.size("n_cols", total(self.loops.columns, self.draft.sizes))
         self.draft.constants(inner_sizes(self.loops, self.draft.sizes, "\n".join([*head, text])))
         self.draft.more(number_arguments(self.operands), strides(self.operands, self.loops.groups, text))
@@ -350,6 +394,9 @@ class _Reduction:
 
     def _whole_tiles(self) -> tuple[Setting, ...]:
         columns = 1 << math.ceil(math.log2(max(1, math.prod(group.size for group in self.loops.columns))))
+        if self.loops.apart:
+            shapes = [(64, 4 if columns <= 64 else 8), (128, 8), (32, 4), (128, 4), (64, 8)]
+            return tuple({"BLOCK_R": r, "num_warps": w} for r, w in dict.fromkeys(shapes))
         rows = [max(1, elements // columns) for elements in (1024, 2048, 4096, 512)]
         warps = 4 if columns <= 2048 else 8 if columns <= 8192 else 16
         return tuple({"BLOCK_R": r, "num_warps": w} for r in dict.fromkeys(rows) for w in (warps, max(1, warps // 2)))
@@ -357,7 +404,13 @@ class _Reduction:
     def _looped_tiles(self, contiguous: bool) -> tuple[Setting, ...]:
         shapes = [(64, 16, 4), (128, 8, 4), (64, 32, 8), (32, 32, 4), (128, 32, 8), (256, 8, 8)]
         if contiguous:
-            shapes = [(1, 2048, 8), (1, 4096, 8), (1, 1024, 4), (1, 4096, 16), (2, 1024, 8)]
+            # Many warps on few rows: the second reading may still find the row in the L2 cache.
+            shapes = [(1, 2048, 8), (1, 4096, 8), (1, 1024, 4), (1, 4096, 16), (1, 8192, 32), (2, 1024, 8)]
+        elif self.loops.apart:
+            # A lane of its own for every row, so that lanes meet in no reduction, if that leaves work for all.
+            shapes = [(128, 16, 4), (256, 16, 8), (128, 32, 4), (64, 32, 4), (256, 8, 4), (512, 8, 8), (32, 64, 4)]
+            if math.prod(group.size for group in self.loops.rows) < 128 * _ENOUGH:
+                shapes = [(32, 64, 4), (64, 32, 4), *shapes[:3], (32, 128, 8)]
         return tuple({"BLOCK_R": r, "BLOCK_C": c, "num_warps": w} for r, c, w in shapes)
 
 
