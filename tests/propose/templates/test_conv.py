@@ -66,6 +66,10 @@ TRIALS = {
         "packed", _conv2d(stride=(2, 3), padding=(1, 2), dilation=(2, 1)), (2, 3, 9, 10), (20, 3, 3, 5)
     ),
     "packed_groups": _trial("packed", lambda x, w: F.conv1d(x, w, groups=2, stride=3), (2, 40, 20), (24, 20, 3)),
+    "packed_large": _trial("packed", _conv2d(padding=1), (2, 20, 34, 33), (24, 20, 3, 3), (24,)),
+    "packed_up_large": _trial("packed", _up2d(stride=2, padding=1), (2, 8, 33, 34), (8, 12, 3, 3)),
+    "gather_large": _trial("gather", _conv2d(padding=(1, 0), stride=(1, 2)), (2, 5, 33, 70), (20, 5, 3, 3), (20,)),
+    "gather_up_large": _trial("gather", _up2d(stride=2, padding=1), (2, 4, 34, 33), (4, 6, 3, 4)),
     "packed_3d": _trial("packed", lambda x, w: F.conv3d(x, w), (1, 8, 4, 5, 6), (12, 8, 3, 2, 1)),
     "packed_same": _trial("packed", _conv2d(padding="same", dilation=2), (1, 8, 6, 7), (12, 8, 2, 3)),
     "packed_half": _trial("packed", _conv2d(padding=1), (2, 20, 5, 6), (12, 20, 3, 3), (12,), dtype=HALF),

@@ -86,11 +86,38 @@ SAMPLES = {
     "looped_columns": Sample(
         "return torch.softmax(x, 1), x.argmax(1), x.var(1), F.normalize(x, dim=1)", "torch.randn(3, 100, 70)"
     ),
+    "neighbouring_rows": _batches(
+        "return torch.softmax(x, 1), x.argmax(1), x.var(1), (x * y).sum(1), x.amax(1) * z, (x * w).mean(1, True) + x",
+        "torch.randn(8, 130, 70), torch.randn(8, 1, 1), torch.randn(130, 1), torch.randn(8, 1)",
+        "x, y, w, z",
+    ),
+    "images": _batches(
+        "y = F.relu(self.c(x) + x * self.s)\nz = F.max_pool2d(self.u(y).sigmoid() * 2, 3, 2, 1)\n"
+        "return y, z + z.mean((2, 3), keepdim=True), F.gelu(self.d(x)) - self.p(x)",
+        "torch.randn(8, 6, 5, 7)",
+        init="self.c, self.s = nn.Conv2d(6, 6, 3, padding=1), nn.Parameter(torch.randn(6, 1, 1))\n"
+        "self.u, self.p = nn.ConvTranspose2d(6, 5, 3, stride=2, groups=1), nn.Conv2d(6, 6, 1)\n"
+        "self.d = nn.Conv2d(6, 6, 3, padding=1, groups=6)",
+    ),
+    "large_images": Sample(
+        "y = F.relu(self.c(x) + x * self.s)\nreturn y, self.u(y) * w, (self.c(x) * z).permute(0, 2, 3, 1) + 1, "
+        "F.gelu(self.d(x))",
+        "torch.randn(2, 4, 33, 35), torch.randn(2, 5, 1, 1), torch.randn(33, 1)",
+        "x, w, z",
+        init="self.c, self.s = nn.Conv2d(4, 4, 3, padding=1), nn.Parameter(torch.randn(4, 1, 1))\n"
+        "self.u, self.d = nn.ConvTranspose2d(4, 5, 2, stride=2), nn.Conv2d(4, 4, 3, stride=2, groups=4)",
+    ),
     "parts": Sample(
         "return x.sum(1), x.std(1), x.argmax(1), x.min(1)[1], (x > 3).any(), x - x.mean(1, keepdim=True), x.prod()",
         "torch.randn(3, 20000)",
     ),
     "special": Sample(f"{EXTREMA}, x.softmax(1), x.sum(1)", SPECIAL_ROWS),
+    "special_softmax": Sample(
+        "return x.softmax(1), x.log_softmax(1), (x - x).softmax(1)",
+        "torch.randn(5, 9000).index_fill(1, torch.tensor([0, 2048, 4096, 6144, 8192]), -float('inf'))"
+        ".index_put((torch.tensor([0, 1]), torch.tensor([7000, 9])), torch.tensor([float('nan'), float('inf')]))"
+        ".index_fill(0, torch.tensor([2]), -float('inf'))",
+    ),
     "special_looped": Sample(EXTREMA, "torch.randn(3, 9000).index_fill(1, torch.tensor([7000]), float('nan'))"),
     "special_parts": Sample(EXTREMA, "torch.randn(3, 20000).index_fill(1, torch.tensor([9000]), float('nan'))"),
     "order": Sample("return x.sum((1, 2)), x.transpose(1, 2).flatten(1).argmax(1)", "torch.randn(3, 6, 7)"),

@@ -82,8 +82,13 @@ def _has_long_rows(cluster: Cluster, operands: Operands, loops: Loops, columns: 
 
 
 def _innermost_reduced(cluster: Cluster, operands: Operands) -> bool:
-    """Whether neighbours in memory belong to the same row for most of what is read."""
-    votes = [each.steps[-1][0] in cluster.reduced for each in operands.loads.values() if len(each.steps) > 0]
+    """Whether neighbours in memory belong to the same row, in the largest of what is read."""
+    sizes = {name: math.prod(axis.size for axis, _ in each.steps) for name, each in operands.loads.items()}
+    votes = [
+        each.steps[-1][0] in cluster.reduced
+        for name, each in operands.loads.items()
+        if each.steps and sizes[name] == max(sizes.values())
+    ]
     return sum(votes) * 2 >= len(votes)
 
 
@@ -402,6 +407,7 @@ class _Reduction:
         return tuple({"BLOCK_R": r, "num_warps": w} for r in dict.fromkeys(rows) for w in (warps, max(1, warps // 2)))
 
     def _looped_tiles(self, contiguous: bool) -> tuple[Setting, ...]:
+        few = math.prod(group.size for group in self.loops.rows) < 128 * _ENOUGH
         shapes = [(64, 16, 4), (128, 8, 4), (64, 32, 8), (32, 32, 4), (128, 32, 8), (256, 8, 8)]
         if contiguous:
             # Many warps on few rows: the second reading may still find the row in the L2 cache.
@@ -409,8 +415,8 @@ class _Reduction:
         elif self.loops.apart:
             # A lane of its own for every row, so that lanes meet in no reduction, if that leaves work for all.
             shapes = [(128, 16, 4), (256, 16, 8), (128, 32, 4), (64, 32, 4), (256, 8, 4), (512, 8, 8), (32, 64, 4)]
-            if math.prod(group.size for group in self.loops.rows) < 128 * _ENOUGH:
-                shapes = [(32, 64, 4), (64, 32, 4), *shapes[:3], (32, 128, 8)]
+        if few and not contiguous:
+            shapes = [(32, 64, 4), (64, 32, 4), *shapes[:3], (32, 128, 8)]
         return tuple({"BLOCK_R": r, "BLOCK_C": c, "num_warps": w} for r, c, w in shapes)
 
 
