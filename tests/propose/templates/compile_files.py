@@ -1,4 +1,4 @@
-"""Child of `test_compiled`: compiles what emitted files launch for an H200, where there is none, and says how it came out.
+"""Child of `test_compiled`: compiles what emitted files launch for an H200, where there is none, and reads the result.
 
 Files run on meta tensors, so that launches are learned at full size and nothing is computed.
 """

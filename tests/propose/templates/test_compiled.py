@@ -1,4 +1,4 @@
-"""What the compiler makes of emitted kernels for an H200: nothing spilled, wide accesses, lanes where neighbours lie."""
+"""What the compiler makes of emitted kernels for an H200: nothing spilled, wide accesses, lanes along neighbours."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def result_index(call: ConvCall) -> list[str]:
 
 
 def result_places(call: ConvCall, by_phase: bool) -> Places:
-    """Positions that one phase leaves out, or that belong to several images, are no neighbours: see `Places.steered`."""
+    """Positions with others between them, or of several images, are no neighbours: the compiler has to be told."""
     if not call.batched:
         return Places(steered=True)
     flat = ("", "") if by_phase else ("place[None, :]", "positions")
