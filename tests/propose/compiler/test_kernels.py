@@ -3,7 +3,14 @@
 import ast
 
 from autotriton.propose.compiler.inductor.helpers import HelperCalls
-from autotriton.propose.compiler.inductor.kernels import comments, cut, kernel_sources, readable
+from autotriton.propose.compiler.inductor.kernels import (
+    Comment,
+    comments,
+    cut,
+    kernel_sources,
+    name_functions,
+    readable,
+)
 
 KERNEL = """
 import triton
@@ -49,8 +56,9 @@ triton_poi_fused_add_relu_0 = async_compile.triton('triton_poi_fused_add_relu_0'
 
 def cut_text() -> tuple[str, HelperCalls]:
     helpers = HelperCalls(HELPERS)
-    kernel = cut("triton_poi_fused_add_relu_0", KERNEL, ["XBLOCK"], helpers, [])
-    assert [function.name for function in kernel.functions] == ["pointwise_add_relu_0"]
+    kernel = cut("triton_poi_fused_add_relu_0", KERNEL, ["XBLOCK"], helpers, Comment([]))
+    name_functions(kernel, kernel.name)
+    assert [function.name for function in kernel.functions] == ["pointwise_add_relu_0_kernel"]
     assert kernel.passed == ["in_ptr0", "out_ptr0", "xnumel"]
     assert kernel.dropped == {"xnumel"}
     return ast.unparse(ast.fix_missing_locations(kernel.main)), helpers
@@ -58,7 +66,7 @@ def cut_text() -> tuple[str, HelperCalls]:
 
 def test_a_cut_kernel_has_no_heuristics_hints_or_unread_values():
     text, _ = cut_text()
-    assert text.startswith("@triton.jit\ndef pointwise_add_relu_0(in_ptr0, out_ptr0, XBLOCK: tl.constexpr):")
+    assert text.startswith("@triton.jit\ndef pointwise_add_relu_0_kernel(in_ptr0, out_ptr0, XBLOCK: tl.constexpr):")
     assert "eviction_policy" not in text
     assert "rnumel" not in text
 
@@ -81,9 +89,38 @@ def test_helpers_are_inlined_with_what_they_use_and_the_rest_is_triton_or_libdev
 
 def test_the_comment_names_what_is_fused_with_real_names():
     found = comments(WRAPPER, {"arg0_1": "linear.weight"})
-    assert found["triton_poi_fused_add_relu_0"] == ["Fuses aten.add, aten.relu:", "    add = add(linear.weight, 1)"]
+    assert found["triton_poi_fused_add_relu_0"].lines == ["Fuses add, relu:", "    add = linear.weight + 1"]
+    assert found["triton_poi_fused_add_relu_0"].sources == ("add",)
     assert list(kernel_sources(WRAPPER)) == ["triton_poi_fused_add_relu_0"]
 
 
 def test_names_are_readable():
     assert readable("triton_red_fused__softmax_copy__1") == "reduction_softmax_copy_1"
+    assert readable("triton_tem_fused_gelu_mm_3") == "gelu_mm_3"
+    assert Comment([], ("view_1", "linear", "gelu_2", "gelu_3")).name == "view_linear_gelu"
+
+
+def test_what_a_kernel_calls_comes_before_it_and_carries_its_name():
+    source = """
+@triton_heuristics.template(num_stages=1)
+@triton.jit
+def triton_tem_fused_0(arg_Q):
+    inner(arg_Q)
+
+@triton.jit
+def unused(x):
+    return x
+
+@triton.jit
+def innermost(x):
+    return x
+
+@triton.jit
+def inner(x):
+    return innermost(x)
+"""
+    kernel = cut("triton_tem_fused_0", source, [], HelperCalls(""), Comment([], ("attention",)))
+    name_functions(kernel, kernel.name)
+    names = [function.name for function in kernel.functions]
+    assert names == ["attention_innermost", "attention_inner", "attention_kernel"]
+    assert "attention_inner(arg_Q)" in ast.unparse(kernel.main)

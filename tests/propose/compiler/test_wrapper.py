@@ -5,6 +5,7 @@ import pytest
 from autotriton.errors import ProposerError
 from autotriton.propose.compiler.inductor.emit import emit
 from autotriton.propose.compiler.inductor.record import Argument, Capture, Launch, Origin
+from autotriton.tune import tiles
 
 KERNEL = """@triton.jit
 def k(in_ptr0, out_ptr0, xnumel, XBLOCK: tl.constexpr):
@@ -25,6 +26,7 @@ def call(args):
         del arg1_1
     return (reinterpret_tensor(buf0, (5, ), (1, ), 5), )
 """
+LAUNCHED = Launch(config={"XBLOCK": 4}, num_warps=1, num_stages=1, grid=("-(xnumel // -XBLOCK)", "1", "1"))
 LAUNCH = "k.run(arg1_1, buf0, 10, stream=raw_stream0)"
 SOURCE = "import torch.nn as nn\nclass Model(nn.Module):\n    pass\n"
 
@@ -38,7 +40,9 @@ def capture(statement: str) -> Capture:
     return Capture(
         wrapper=WRAPPER.format(kernel=KERNEL, statement=statement),
         helpers="",
-        launches={"k": Launch(config={"XBLOCK": 4}, num_warps=1, num_stages=1, grid=("-(xnumel // -4)", "1", "1"))},
+        launches={
+            "k": Launch(config={"XBLOCK": 4}, num_warps=1, num_stages=1, grid=("-(xnumel // -XBLOCK)", "1", "1"))
+        },
         arguments=(argument(Origin.PARAMETER, "a.weight", "self.a.weight"), argument(Origin.INPUT, "x", "x")),
         signature="x, mode='sum'",
         fixed={"mode": "'sum'"},
@@ -48,15 +52,17 @@ def capture(statement: str) -> Capture:
 
 
 def test_the_body_is_allocation_views_and_launches_with_real_names():
-    text = emit(capture(LAUNCH), SOURCE, "Model", "task")
+    text = emit(capture(LAUNCH), SOURCE, "Model", "task").code
     compile(text, "emitted", "exec")
     body = text[text.index("    def forward") : text.index("# Kernel bodies")]
     assert "def forward(self, x, mode='sum'):" in body
     assert "if mode != 'sum':" in body
     assert "buf0 = torch.empty_strided((2, 5), (5, 1), dtype=torch.float32, device=device)" in body
-    assert "k[(3,)](x, buf0, XBLOCK=4, num_warps=1, num_stages=1)" in body
+    assert "\n        k(x, buf0)\n" in body
+    assert '    k_kernel[(triton.cdiv(10, tiles["XBLOCK"]),)](x, buf0, **tiles)' in text
+    assert tiles.read(text) == {"k": {"XBLOCK": 4, "num_warps": 1, "num_stages": 1}}
     assert "return (torch.as_strided(buf0, (5,), (1,), buf0.storage_offset() + 5), )" in body
-    assert "def k(x_ptr, buf0_ptr, XBLOCK: tl.constexpr):" in text
+    assert "def k_kernel(x_ptr, buf0_ptr, XBLOCK: tl.constexpr):" in text
     assert "self.a.weight" not in body  # not read by any kernel
     assert "_inductor" not in text
 

@@ -17,7 +17,8 @@ from typing import Any
 from autotriton.child import child_command, python_path
 from autotriton.errors import ProposerError
 from autotriton.propose.compiler.inductor.emit import emit
-from autotriton.propose.compiler.inductor.record import Capture, Request
+from autotriton.propose.compiler.inductor.record import CaptureRequest, Captures, Request
+from autotriton.propose.compiler.inductor.variants import DEFAULT, VARIANTS
 from autotriton.types import Attempt, Candidate, Task
 
 ENGINES = ("templates", "inductor")
@@ -25,15 +26,19 @@ _QUIET = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "TORCHINDUCTOR_FORCE_DISABLE_CAC
 
 
 class CompilerProposer:
-    """One candidate per engine; none again once it has been tried."""
+    """One candidate of the templates, then Inductor's variants; none again once it has been tried.
 
-    def __init__(self, timeout_s: float = 180.0, engines: tuple[str, ...] = ENGINES) -> None:
+    On a machine with a GPU the inductor engine times its choices there, without asking whether anybody else is timing
+    something: where a GPU is shared, `on_gpu=False` has it choose by rule as it does on a machine without one.
+    """
+
+    def __init__(self, timeout_s: float = 180.0, engines: tuple[str, ...] = ENGINES, on_gpu: bool = True) -> None:
         unknown = set(engines) - set(ENGINES)
         if unknown or not engines:
             raise ProposerError(
                 f"unknown engine {', '.join(sorted(unknown))}", hint=f"choose from {', '.join(ENGINES)}"
             )
-        self.timeout_s, self.engines = timeout_s, engines
+        self.timeout_s, self.engines, self.on_gpu = timeout_s, engines, on_gpu
 
     def propose(self, task: Task, history: Sequence[Attempt]) -> Iterator[Candidate]:
         """An engine that cannot express the task is passed over; when none can, the error says why for each."""
@@ -41,35 +46,60 @@ class CompilerProposer:
         failures: list[str] = []
         for engine in self.engines:
             try:
-                candidate = _PROPOSE[engine](task, self.timeout_s)
+                for candidate in _PROPOSE[engine](task, self.timeout_s, self.on_gpu):
+                    if candidate.code not in tried:
+                        tried.add(candidate.code)
+                        yield candidate
             except ProposerError as error:
                 failures.append(f"{engine}: {error.args[0]}")
-                continue
-            if candidate.code not in tried:
-                yield candidate
         if len(failures) == len(self.engines):
             raise ProposerError("; ".join(failures) if len(failures) > 1 else failures[0].partition(": ")[2])
 
 
-def _templates(task: Task, timeout_s: float) -> Candidate:
-    found = _ask("autotriton.propose.compiler.templates.engine", task, {"title": task.id}, timeout_s)
-    return Candidate(task_id=task.id, code=found["code"], proposer="compiler:templates", choices=found["choices"])
+def _templates(task: Task, timeout_s: float, on_gpu: bool) -> Iterator[Candidate]:
+    found = _ask("autotriton.propose.compiler.templates.engine", _request(task), {"title": task.id}, task, timeout_s)
+    yield Candidate(task_id=task.id, code=found["code"], proposer="compiler:templates", choices=found["choices"])
 
 
-def _inductor(task: Task, timeout_s: float) -> Candidate:
-    found = _ask("autotriton.propose.compiler.inductor.capture", task, {}, timeout_s)
-    code = emit(Capture.model_validate(found), task.source, task.entry, task.id)
-    return Candidate(task_id=task.id, code=code, proposer="compiler:inductor")
+def _inductor(task: Task, timeout_s: float, on_gpu: bool) -> Iterator[Candidate]:
+    """The best guess first; the other variants only once somebody asks for more. An error only if none can be used."""
+    skip: tuple[str, ...] = ()
+    failure: ProposerError | None = None
+    proposed = 0
+    for most in (1, len(VARIANTS)):
+        request = CaptureRequest(**_request(task).model_dump(), on_gpu=on_gpu, skip=skip, most=most, seconds=timeout_s)
+        try:
+            answer = _ask("autotriton.propose.compiler.inductor.capture", request, {}, task, timeout_s)
+        except ProposerError as error:
+            failure = failure or error
+            break
+        found = Captures.model_validate(answer)
+        skip = found.tried
+        for capture in found.captures:
+            try:
+                emitted = emit(capture, task.source, task.entry, task.id)
+            except ProposerError as error:
+                failure = failure or error
+                continue
+            proposed += 1
+            name = "compiler:inductor" + (f":{capture.variant}" if capture.variant != DEFAULT else "")
+            yield Candidate(task_id=task.id, code=emitted.code, proposer=name, choices=emitted.choices)
+    if failure is not None and not proposed:
+        raise failure
 
 
-_PROPOSE: dict[str, Callable[[Task, float], Candidate]] = {"templates": _templates, "inductor": _inductor}
+_PROPOSE: dict[str, Callable[[Task, float, bool], Iterator[Candidate]]] = {
+    "templates": _templates,
+    "inductor": _inductor,
+}
 
 
-def _ask(module: str, task: Task, more: dict[str, str], timeout_s: float) -> dict[str, Any]:
+def _request(task: Task) -> Request:
+    return Request(source=task.source, entry=task.entry, mode=task.mode, tf32=task.tf32, import_root=task.import_root)
+
+
+def _ask(module: str, request: Request, more: dict[str, str], task: Task, timeout_s: float) -> dict[str, Any]:
     """What the engine's child process answers about the task."""
-    request = Request(
-        source=task.source, entry=task.entry, mode=task.mode, tf32=task.tf32, import_root=task.import_root
-    )
     with tempfile.TemporaryDirectory(prefix="autotriton-") as folder:
         question, answer = Path(folder, "request.json"), Path(folder, "answer.json")
         question.write_text(json.dumps({**request.model_dump(mode="json"), **more}), encoding="utf-8")
@@ -86,9 +116,13 @@ def _run_child(module: str, question: Path, answer: Path, folder: str, timeout_s
     """What went wrong with the child, should it leave no answer."""
     environment = {**os.environ, **_QUIET, "PYTHONPATH": python_path(), "TORCHINDUCTOR_CACHE_DIR": folder}
     command = child_command(module, str(question), str(answer))
-    try:
-        ended = subprocess.run(command, env=environment, capture_output=True, timeout=timeout_s, check=False)
-    except subprocess.TimeoutExpired:
-        return f"was stopped after {timeout_s:g} s"
-    last = ended.stderr.decode(errors="replace").strip().splitlines()[-1:]
+    told = Path(folder, "stderr")  # a file, for a compiling process may outlive the child and would keep a pipe open
+    with told.open("wb") as stderr:
+        try:
+            ended = subprocess.run(
+                command, env=environment, stdout=subprocess.DEVNULL, stderr=stderr, timeout=timeout_s, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return f"was stopped after {timeout_s:g} s"
+    last = told.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
     return f"ended with code {ended.returncode} and no answer: {' '.join(last)}"

@@ -14,7 +14,6 @@ from unittest import mock
 import torch
 import torch._dynamo.device_interface as device_interface
 import torch.utils._triton as torch_triton
-from torch._inductor.fx_passes import joint_graph, post_grad
 from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 
@@ -68,10 +67,6 @@ def fake_cuda() -> Iterator[None]:
         known = device_interface.caching_worker_device_properties
         stack.enter_context(mock.patch.dict(known, {"cuda": [PROPERTIES]}))
         stack.enter_context(mock.patch.object(torch.version, "cuda", "12.8"))
-        # The pattern tables are built by tracing real CUDA tensors. Without them attention stays matmul, softmax,
-        # matmul, which is wanted: the fused pattern would be a call outside Triton.
-        stack.enter_context(mock.patch.object(joint_graph, "lazy_init", return_value=None))
-        stack.enter_context(mock.patch.object(post_grad, "lazy_init", return_value=None))
         stack.enter_context(mock.patch.object(torch.Tensor, "copy_", _copy_))
         stack.enter_context(mock.patch.object(torch.Tensor, "contiguous", _contiguous))
         stack.enter_context(_driver())

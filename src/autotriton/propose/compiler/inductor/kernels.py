@@ -26,8 +26,31 @@ _MAX_COMMENT = 24
 _NODE = re.compile(
     r"#\s+%(\w+)\b.*? = call_function\[target=torch\.ops\.([\w.]+)\]\(args = \((.*)\), kwargs = \{(.*)\}\)"
 )
+_NODES = re.compile(r"Topologically Sorted Source Nodes: \[(.*?)\]")
 _FUSED = re.compile(r"Original ATen: \[(.*?)\]")
 _SCANS = {ast.Add: "cumsum", ast.Mult: "cumprod"}
+
+
+_SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "mm": "@", "bmm": "@", "lt": "<", "gt": ">", "eq": "=="}
+_LONGEST_NAME = 48
+
+
+@dataclass(frozen=True)
+class Comment:
+    """What is said above a kernel."""
+
+    lines: list[str]
+    sources: tuple[str, ...] = ()
+    """Names of the graph's nodes it computes, in order."""
+
+    @property
+    def name(self) -> str:
+        """`linear_gelu` for the nodes linear, gelu_1; empty where nothing is known."""
+        parts = [re.sub(r"(_\d+)+$", "", source).strip("_") for source in self.sources]
+        distinct = [part for part in dict.fromkeys(parts) if part.isidentifier()]
+        while distinct and len("_".join(distinct)) > _LONGEST_NAME:
+            distinct.pop(len(distinct) // 2)
+        return "_".join(distinct)
 
 
 @dataclass
@@ -35,12 +58,15 @@ class Kernel:
     """One kernel: its functions with the kernel last, and how its call arguments map to parameters."""
 
     name: str
+    """Of the function that launches it."""
     functions: list[ast.FunctionDef]
     passed: list[str]
     """Parameters in the order Inductor passes them, those it sets itself left out."""
     dropped: frozenset[str]
     """Parameters the body overrides; they are no longer there, but the grid may need their values."""
     comment: list[str]
+    constants: dict[str, object]
+    """Names its body set to literals, those that nobody reads included."""
 
     @property
     def main(self) -> ast.FunctionDef:
@@ -58,37 +84,58 @@ def kernel_sources(wrapper: str) -> dict[str, str]:
     return found
 
 
-def cut(name: str, source: str, config: Iterable[str], helpers: HelperCalls, comment: list[str]) -> Kernel:
+def cut(name: str, source: str, config: Iterable[str], helpers: HelperCalls, comment: Comment) -> Kernel:
     functions = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
+    main = next((f for f in functions if any("triton_heuristics" in ast.unparse(d) for d in f.decorator_list)), None)
+    main = main or functions[-1]
+    functions = [*(function for function in functions if function is not main), main]
     for function in functions:
         function.decorator_list = [d for d in function.decorator_list if ast.unparse(d) == "triton.jit"]
-    main = functions[-1]
     _known_scans(functions)
-    functions = [_Spelling(_constants(main)).visit(function) for function in functions]
+    known = constants(main)
+    functions = [_Spelling(known).visit(function) for function in functions]
     parameters = [argument.arg for argument in main.args.args]
     dropped = frozenset(_overridden(main))
     main.args.args = [argument for argument in main.args.args if argument.arg not in dropped]
-    drop_unread(main)
-    used = {node.id for node in ast.walk(main) if isinstance(node, ast.Name)}
-    kept = [function for function in functions if function is main or function.name in used]
-    kept = [helpers.visit(function) for function in kept]
+    for function in functions:
+        drop_unread(function)
+    kept = [helpers.visit(function) for function in _reached(functions)]
     fixed = set(config)
     passed = [parameter for parameter in parameters if parameter not in fixed]
-    main.name = readable(name)
-    for inner in kept[:-1]:
-        _rename(kept, inner.name, f"{main.name}{inner.name.removeprefix('_triton_helper_fn')}")
-        inner.name = f"{main.name}{inner.name.removeprefix('_triton_helper_fn')}"
-    return Kernel(main.name, kept, passed, dropped, comment)
+    return Kernel(comment.name or readable(name), kept, passed, dropped, comment.lines, known)
+
+
+def _reached(functions: list[ast.FunctionDef]) -> list[ast.FunctionDef]:
+    """The kernel, last, and the functions it calls, directly or not."""
+    known = {function.name: function for function in functions}
+    reached, todo = set[str](), [functions[-1].name]
+    while todo:
+        name = todo.pop()
+        if name in known and name not in reached:
+            reached.add(name)
+            todo += [node.id for node in ast.walk(known[name]) if isinstance(node, ast.Name)]
+    return [function for function in functions if function.name in reached]
+
+
+def name_functions(kernel: Kernel, name: str) -> None:
+    """The launching function gets the name itself, the kernel `NAME_kernel`, what the kernel calls `NAME_PART`."""
+    kernel.name = name
+    for inner in kernel.functions[:-1]:
+        new = f"{name}_{inner.name.removeprefix('_triton_helper_fn').strip('_')}"
+        _rename(kernel.functions, inner.name, new)
+        inner.name = new
+    kernel.main.name = f"{name}_kernel"
 
 
 def readable(name: str) -> str:
     """`triton_poi_fused_add_relu_0` is `pointwise_add_relu_0`."""
     match = re.fullmatch(r"triton_(\w{3})_fused_?(.*)", name)
     text = f"{_KINDS.get(match[1], match[1])}_{match[2]}" if match else name
+    text = text.removeprefix("template_")
     return re.sub(r"_+", "_", text).strip("_")
 
 
-def comments(wrapper: str, names: dict[str, str]) -> dict[str, list[str]]:
+def comments(wrapper: str, names: dict[str, str]) -> dict[str, Comment]:
     """What each kernel fuses, from the comment block Inductor writes above it, with the arguments' real names."""
     found, block = {}, list[str]()
     for line in wrapper.splitlines():
@@ -96,23 +143,35 @@ def comments(wrapper: str, names: dict[str, str]) -> dict[str, list[str]]:
             block.append(line)
             continue
         if match := re.match(r"(\w+) = async_compile\.triton\(", line):
-            found[match[1]] = [re.sub(r"\barg\d+_1\b", lambda m: names.get(m[0], m[0]), x) for x in _comment(block)]
+            text = "\n".join(block)
+            lines = [re.sub(r"\barg\d+_1\b", lambda m: names.get(m[0], m[0]), x) for x in _comment(text)]
+            nodes = _NODES.search(text)
+            sources = tuple(name.strip() for name in nodes[1].split(",")) if nodes and nodes[1].strip() else ()
+            found[match[1]] = Comment(lines, sources)
         block = []
     return found
 
 
-def _comment(block: list[str]) -> list[str]:
-    text = "\n".join(block)
+def _comment(text: str) -> list[str]:
     fused = _FUSED.search(text)
-    lines = [f"Fuses {fused[1]}:"] if fused and fused[1] else []
+    operators = [name.removeprefix("aten.") for name in fused[1].split(", ")] if fused and fused[1] else []
+    lines = [f"{'Fuses' if len(operators) > 1 else 'Computes'} {', '.join(operators)}:"] if operators else []
     for match in _NODE.finditer(text):
         operator = match[2].removeprefix("aten.").rpartition(".")[0] or match[2]
         extra = ", ".join(part.replace(": ", "=") for part in match[4].split(", ") if part)
         arguments = ", ".join(filter(None, (match[3].rstrip(", "), extra))).replace("%", "")
-        lines.append(f"    {match[1]} = {operator}({arguments})")
+        lines.append(f"    {match[1]} = {_formula(operator, arguments)}")
     if len(lines) > _MAX_COMMENT:
         lines = [*lines[:_MAX_COMMENT], f"    ... and {len(lines) - _MAX_COMMENT} more"]
     return lines
+
+
+def _formula(operator: str, arguments: str) -> str:
+    """`a + b` for what has a sign, else the call."""
+    parts = [part.strip() for part in arguments.split(",")]
+    if operator in _SIGNS and len(parts) == 2 and "=" not in arguments and "[" not in arguments:
+        return f"{parts[0]} {_SIGNS[operator]} {parts[1]}"
+    return f"{operator}({arguments})"
 
 
 def rename_parameters(kernel: Kernel, names: dict[str, str]) -> None:
@@ -159,7 +218,7 @@ class _Spelling(ast.NodeTransformer):
         return node
 
 
-def _constants(function: ast.FunctionDef) -> dict[str, object]:
+def constants(function: ast.FunctionDef) -> dict[str, object]:
     """Names the body sets to literals at its top level."""
     found: dict[str, object] = {}
     for node in function.body:
@@ -171,7 +230,7 @@ def _constants(function: ast.FunctionDef) -> dict[str, object]:
 
 
 def _overridden(function: ast.FunctionDef) -> set[str]:
-    return {argument.arg for argument in function.args.args} & set(_constants(function))
+    return {argument.arg for argument in function.args.args} & set(constants(function))
 
 
 def _known_scans(functions: list[ast.FunctionDef]) -> None:

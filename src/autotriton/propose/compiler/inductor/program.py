@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
+import torch
+import torch.fx
 import torch.utils._pytree as pytree
 from torch import Tensor, nn
 
@@ -24,6 +26,18 @@ _FILENAME = "<task>"
 
 class Unsupported(Exception):
     """The task has something the engine cannot express; the message is for the user."""
+
+
+_DROPOUT = ("dropout", "bernoulli")
+
+
+def refuse_random(graph: torch.fx.GraphModule | torch.fx.Graph) -> None:
+    """A reference that answers differently every time cannot be compared with anything."""
+    for node in (graph.graph if isinstance(graph, torch.fx.GraphModule) else graph).nodes:
+        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+            name = str(node.target).removeprefix("aten.").rpartition(".")[0] or str(node.target)
+            why = ", active dropout" if any(word in name for word in _DROPOUT) else ""
+            raise Unsupported(f"forward is random: it calls {name}{why}, so no kernel can be compared with it")
 
 
 def load(request: Request) -> Any:

@@ -19,6 +19,19 @@ class Request(Record):
     import_root: str | None = None
 
 
+class CaptureRequest(Request):
+    """What the inductor engine's child is asked for beyond that."""
+
+    on_gpu: bool = True
+    """Whether kernels may be compiled, run and timed on a GPU where there is one. Nobody else should be timing then."""
+    skip: tuple[str, ...] = ()
+    """Variants that are known already."""
+    most: int = 1
+    """Captures after which to stop."""
+    seconds: float = 180.0
+    """After half of this no further variant is begun."""
+
+
 class Origin(StrEnum):
     """Where an argument of the graph comes from."""
 
@@ -45,7 +58,7 @@ class Argument(Record):
 
 
 class Launch(Record):
-    """How Inductor would launch one kernel: its configuration and its grid as formulas over the arguments."""
+    """How Inductor would launch one kernel: its configuration, and its grid as formulas over arguments and settings."""
 
     config: dict[str, int | bool | str]
     num_warps: int
@@ -55,10 +68,19 @@ class Launch(Record):
     """Assignments the grid formulas rely on."""
     extra_arguments: tuple[str, ...] = ()
     """Names of trailing call arguments that are only for the grid."""
+    types: dict[str, str] = Field(default_factory=dict)
+    """Triton's types of the parameters: `*fp32`, `i32`."""
+    alternatives: tuple[dict[str, int | bool | str], ...] = ()
+    """Further settings Inductor's heuristics would try, `num_warps` and `num_stages` included; best guess first."""
 
 
 class Capture(Record):
     """One traced and lowered module."""
+
+    variant: str = "default"
+    """Which of the choices in `variants.py` it was lowered with."""
+    measured: bool = False
+    """Whether templates and settings were chosen by timing them on a GPU."""
 
     wrapper: str
     helpers: str
@@ -74,3 +96,13 @@ class Capture(Record):
     aliases: dict[str, tuple[str, str]] = Field(default_factory=dict)
     """Outputs that are memory of an argument: `_outN` -> the argument's name, and the view with `{}` for it."""
     torch_version: str
+
+
+class Captures(Record):
+    """The child's answer: one capture per variant that makes a difference, best guess first."""
+
+    captures: tuple[Capture, ...]
+    tried: tuple[str, ...]
+    """Variants that need not be asked for again."""
+    notes: tuple[str, ...] = ()
+    """Why variants are missing, one line each."""

@@ -21,6 +21,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from autotriton.propose.compiler.inductor.attention import as_flex_attention
 from autotriton.propose.compiler.inductor.decompositions import DECOMPOSITIONS
 from autotriton.propose.compiler.inductor.program import (
     Unsupported,
@@ -29,7 +30,7 @@ from autotriton.propose.compiler.inductor.program import (
     call_arguments,
     input_leaves,
     is_number,
-    load,
+    refuse_random,
     returned,
     signature,
     state_path,
@@ -52,22 +53,42 @@ class Traced:
     aliases: dict[str, tuple[str, str]] = field(default_factory=dict)
     kinds: list[tuple[torch.Size, torch.dtype]] = field(default_factory=list)
     """Shapes and types of the outputs."""
+    flash_attention: bool = False
+    """Whether attention was traced as the flash kernel's operator."""
+    attention_note: str = ""
+    """Why some attention was not."""
 
 
-def trace(request: Request) -> Traced:
+def trace(request: Request, module: Any, flash_attention: bool = False) -> Traced:
     """The graph with numbers among the inputs as arguments where that works, else fixed at their values."""
-    module = load(request)
-    fixed = _trace(request, module, live_numbers=False)
+    fixed = _trace(request, module, live_numbers=False, flash_attention=flash_attention)
     if not any(is_number(ast.literal_eval(text)) for text in fixed.fixed.values()):
         return fixed
     try:
-        live = _trace(request, module, live_numbers=True)
+        live = _trace(request, module, live_numbers=True, flash_attention=flash_attention)
     except Exception:  # noqa: BLE001 - a number that decides shapes or branches fails in as many ways as there are uses
         return fixed
     return live if live.kinds == fixed.kinds else fixed
 
 
-def _trace(request: Request, module: Any, live_numbers: bool) -> Traced:
+def real_arguments(request: Request, module: Any, traced: Traced) -> list[Tensor]:
+    """The graph's arguments with the task's own values on the GPU: its parameters, its inputs."""
+    cuda = torch.device("cuda")
+    with torch.no_grad(), cuda:
+        model = build(request, module)
+        args, kwargs = call_arguments(module.get_inputs(), pair=(tuple,))
+        live = any(argument.origin is Origin.NUMBER for argument in traced.arguments)
+        _, inputs, _ = _leaves(bind(model, args, kwargs), live)
+        found = [*(tensor for _, tensor in _state(model)), *inputs]
+        for argument in traced.arguments[len(found) :]:  # constants `forward` writes out
+            found.append(eval(argument.expression, {"torch": torch, "device": cuda}))
+        return [
+            torch.empty_strided(wanted.shape, wanted.stride(), dtype=wanted.dtype).copy_(tensor)
+            for tensor, wanted in zip(found, traced.examples, strict=True)
+        ]
+
+
+def _trace(request: Request, module: Any, live_numbers: bool, flash_attention: bool) -> Traced:
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     with mode, torch.no_grad():
         model = build(request, module)
@@ -78,11 +99,15 @@ def _trace(request: Request, module: Any, live_numbers: bool) -> Traced:
     arguments = [argument for argument, _ in state] + arguments
     tensors = [tensor for _, tensor in state] + tensors
     traced = Traced(_EMPTY, tensors, arguments, signature(model), fixed)
-    with torch.no_grad(), mode, sdpa_kernel(SDPBackend.MATH), _scalars_as_full(), _no_mkldnn():
+    attention = as_flex_attention(flash_attention)
+    with torch.no_grad(), mode, sdpa_kernel(SDPBackend.MATH), _scalars_as_full(), _no_mkldnn(), attention as seen:
         function = _flat(model, bound, traced)
         traced.graph = make_fx(
             function, decomposition_table=DECOMPOSITIONS, tracing_mode="real", _allow_non_fake_inputs=True
         )(*tensors)
+    traced.flash_attention = seen.rewritten > 0
+    traced.attention_note = seen.refused
+    refuse_random(traced.graph)
     _lift_constants(traced)
     _retarget(traced.graph)
     with mode:
@@ -208,6 +233,8 @@ def _lift_constants(traced: Traced) -> None:
     last = [node for node in graph.nodes if node.op == "placeholder"][-1]
     for node in [node for node in graph.nodes if node.op == "get_attr"]:
         value = getattr(traced.graph, str(node.target))
+        if isinstance(value, torch.fx.GraphModule):  # what attention does to its scores
+            continue
         if type(value) is not Tensor or value.numel() > _MAX_CONSTANT:
             raise Unsupported(
                 f"forward makes a constant tensor of {value.numel()} elements; hold it as a buffer instead"
@@ -226,8 +253,8 @@ def _lift_constants(traced: Traced) -> None:
 def _retarget(graph: torch.fx.GraphModule) -> None:
     cuda = torch.device("cuda", 0)
     for node in graph.graph.nodes:
-        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
-            raise Unsupported(f"forward draws random numbers ({node.target})")
+        if node.op == "get_attr":
+            _retarget(getattr(graph, str(node.target)))
         if node.kwargs.get("device") is not None:
             node.kwargs = {**node.kwargs, "device": cuda}
         node.args = torch.fx.node.map_aggregate(node.args, lambda v: cuda if isinstance(v, torch.device) else v)

@@ -12,13 +12,14 @@ import re
 from dataclasses import dataclass, field
 
 from autotriton.errors import ProposerError
-from autotriton.propose.compiler.inductor.kernels import Kernel, rename_parameters
-from autotriton.propose.compiler.inductor.record import Argument, Capture, Launch
+from autotriton.propose.compiler.inductor.kernels import Comment, Kernel
+from autotriton.propose.compiler.inductor.launchers import Launchers
+from autotriton.propose.compiler.inductor.record import Argument, Capture
 
-_RESERVED = frozenset(
-    ("self", "torch", "triton", "tl", "nn", "libdevice", "device", "math", "F", "type", "super", "as_expected")
-)
+_LIBRARIES = ("torch", "triton", "tl", "nn", "libdevice", "math", "F")
+_RESERVED = frozenset((*_LIBRARIES, "self", "device", "type", "super", "as_expected", "tiles", "TILES", "ModelNew"))
 _IGNORED = ("args.clear", "assert_size_stride", "assert_alignment", "torch.cuda.")
+_ARGUMENT = re.compile(r"arg\d+_\d+")
 _NAMESPACES = ("extern_kernels.", "torch.ops.", "aten.", "inductor_ops.", "_quantized.")
 
 
@@ -32,12 +33,17 @@ class Body:
     returned: str = ""
     read: set[str] = field(default_factory=set)
     """Arguments that are used at all."""
+    launchers: Launchers = field(default_factory=lambda: Launchers(set()))
 
 
-def rewrite(capture: Capture, kernels: dict[str, Kernel]) -> Body:
+def rewrite(capture: Capture, kernels: dict[str, Kernel], notes: dict[str, Comment], taken: set[str]) -> Body:
+    """`taken`: names the rest of the file uses."""
     call = _call(ast.parse(capture.wrapper))
     statements = list(_flat(call.body))
-    body = Body(_names(statements, capture.arguments))
+    names = _names(statements, capture.arguments)
+    functions = {note.name for note in notes.values()}
+    values = _value_names(statements, notes, {*taken, *names.values(), *functions, *_RESERVED})
+    body = Body({**names, **values}, launchers=Launchers({*taken, *names.values(), *values.values(), *_RESERVED}))
     rewriter = _Rewriter(capture, kernels, body, _counts(statements, kernels))
     for statement in statements:
         rewriter.statement(statement)
@@ -74,10 +80,11 @@ class _Rewriter:
         elif isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple):
             self._return([self.expression(element) for element in node.value.elts])
         elif isinstance(node, ast.Delete):
-            names = [t.id for t in node.targets if isinstance(t, ast.Name) and t.id not in self.body.names]
-            self.body.statements += [f"del {name}" for name in names]
+            names = [t.id for t in node.targets if isinstance(t, ast.Name) and not _ARGUMENT.fullmatch(t.id)]
+            self.body.statements += [f"del {self.body.names.get(name, name)}" for name in names]
         elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            self.body.statements.append(f"{node.targets[0].id} = {self.expression(node.value)}")
+            name = node.targets[0].id
+            self.body.statements.append(f"{self.body.names.get(name, name)} = {self.expression(node.value)}")
         else:
             raise ProposerError(f"Inductor's wrapper has a statement that is not understood: {text[:80]!r}")
 
@@ -110,15 +117,13 @@ class _Rewriter:
         kernel, launch = self.kernels[name], self.capture.launches[name]
         extra = len(launch.extra_arguments)
         given = node.args[: len(node.args) - extra]
+        dropped = kernel.dropped
         values = dict(zip(kernel.passed, given, strict=True))
         sizes = dict(zip(launch.extra_arguments, node.args[len(given) :], strict=True))
-        grid = grid_of(launch, {**values, **sizes})
-        passed = {name: self.expression(value) for name, value in values.items() if name not in kernel.dropped}
-        if self.counts[name] == 1:
-            rename_parameters(kernel, {name: f"{v}_ptr" for name, v in passed.items() if v.isidentifier()})
-        config = [f"{key}={value!r}" for key, value in launch.config.items()]
-        config += [f"num_warps={launch.num_warps}", f"num_stages={launch.num_stages}"]
-        self.body.statements.append(f"{kernel.name}[{grid}]({', '.join([*passed.values(), *config])})")
+        written = {name: self.expression(value) for name, value in {**values, **sizes}.items()}
+        called = self.body.launchers.launch(name, kernel, launch, written, once=self.counts[name] == 1)
+        passed = [value for parameter, value in written.items() if parameter in values and parameter not in dropped]
+        self.body.statements.append(f"{called}({', '.join(passed)})")
 
     def _return(self, outputs: list[str]) -> None:
         locals_ = local_names(self.capture.arguments)
@@ -128,20 +133,6 @@ class _Rewriter:
             return aliases.get(match[0]) or outputs[int(match[1])]
 
         self.body.returned = re.sub(r"\b_out(\d+)\b", value, self.capture.output)
-
-
-def grid_of(launch: Launch, arguments: dict[str, ast.expr]) -> tuple[int, ...]:
-    """The grid as numbers; trailing ones are left out."""
-    known: dict[str, object] = {"max": max, "min": min}
-    for name, value in arguments.items():
-        if isinstance(value, ast.Constant) and isinstance(value.value, int):
-            known[name] = value.value
-    for line in launch.prefix:
-        exec(line, {"__builtins__": {}}, known)
-    grid = [int(eval(formula, {"__builtins__": {}}, known)) for formula in launch.grid]
-    while len(grid) > 1 and grid[-1] == 1:
-        grid.pop()
-    return tuple(grid)
 
 
 def _call(tree: ast.Module) -> ast.FunctionDef:
@@ -167,6 +158,37 @@ def _names(statements: list[ast.stmt], arguments: tuple[Argument, ...]) -> dict[
                 raise ProposerError(f"Inductor's wrapper takes {len(names)} arguments, {len(locals_)} were traced")
             return dict(zip(names, locals_, strict=True))
     return {}
+
+
+def _value_names(statements: list[ast.stmt], notes: dict[str, Comment], taken: set[str]) -> dict[str, str]:
+    """A buffer that a launch is the first to use has the name of the last thing computed there: `buf1` is `gelu`."""
+    fresh, found = list[str](), dict[str, str]()
+    for node in statements:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and _is_allocation(node.value):
+            fresh.append(node.targets[0].id)
+        if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and _is_run(node.value)):
+            continue
+        used = [part.id for argument in node.value.args for part in ast.walk(argument) if isinstance(part, ast.Name)]
+        made = [name for name in fresh if name in used]
+        fresh = [name for name in fresh if name not in used]
+        note = notes.get(node.value.func.value.id)  # type: ignore[attr-defined]
+        if len(made) == 1 and note is not None and note.sources:
+            found[made[0]] = _free(note.sources[-1], taken)
+    return found
+
+
+def _free(wanted: str, taken: set[str]) -> str:
+    name = wanted if wanted.isidentifier() and not keyword.iskeyword(wanted) else f"value_{wanted}"
+    name = re.sub(r"\W", "_", name)
+    name = f"{name}_out" if name in taken else name
+    while name in taken or re.fullmatch(r"(buf|arg|_out)\d+\w*", name):
+        name += "_"
+    taken.add(name)
+    return name
+
+
+def _is_allocation(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and ast.unparse(node.func).startswith("empty_strided_")
 
 
 def _counts(statements: list[ast.stmt], kernels: dict[str, Kernel]) -> dict[str, int]:

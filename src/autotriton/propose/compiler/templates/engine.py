@@ -8,6 +8,7 @@ import warnings
 from pathlib import Path
 
 from autotriton.propose.compiler.inductor.capture import reason
+from autotriton.propose.compiler.inductor.program import refuse_random
 from autotriton.propose.compiler.inductor.record import Request
 from autotriton.propose.compiler.templates.export import export
 from autotriton.propose.compiler.templates.expressions import Inexpressible
@@ -33,7 +34,9 @@ def main(request_path: str, answer_path: str) -> None:
 def emitted(request: Request, title: str) -> Emitted:
     """With symbolic leading dimensions if every kernel can read its sizes off its tensors, else for the example's."""
     try:
-        return emit(export(request), request.source, request.entry, title, request.tf32)
+        exported = export(request)
+        refuse_random(exported.graph)
+        return emit(exported, request.source, request.entry, title, request.tf32)
     except Unreadable:
         return emit(export(request, symbolic=False), request.source, request.entry, title, request.tf32)
 
