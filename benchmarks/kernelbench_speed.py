@@ -289,7 +289,7 @@ def main(argv: list[str] | None = None) -> int:
         args.suite = suite_of(args.root)
         spec = args.proposer or ("compiler" if args.engine == "auto" else f"compiler:{args.engine}")
         args.engine = args.proposer or args.engine
-        status = run(args, parse(spec))
+        status = run(args, parse(spec, on_gpu=False))  # the GPU is shared: only what is timed has it to itself
     except AutoTritonError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code

@@ -19,7 +19,9 @@ FORMS = (
 )
 ENGINES = ("templates", "inductor")
 """Of the compiler proposer, in the order they are tried."""
-_KNOWN = frozenset((*EndpointSettings.model_fields, *ModelSettings.model_fields))
+_ON_GPU = "on_gpu"
+"""Of the compiler proposer: whether it may time its choices on the GPU. Not where others are timing there."""
+_KNOWN = frozenset((_ON_GPU, *EndpointSettings.model_fields, *ModelSettings.model_fields))
 
 
 def parse(spec: str, **settings: Any) -> Proposer:
@@ -37,7 +39,7 @@ def _compiler(rest: str, settings: dict[str, Any]) -> Proposer:
 
     if rest and rest not in ENGINES:
         raise UsageError(f"the compiler has no engine {rest!r}", hint=f"known engines: {', '.join(ENGINES)}")
-    return CompilerProposer(engines=(rest,) if rest else ENGINES)
+    return CompilerProposer(engines=(rest,) if rest else ENGINES, on_gpu=settings.get(_ON_GPU, True))
 
 
 def _model(rest: str, settings: dict[str, Any]) -> Proposer:

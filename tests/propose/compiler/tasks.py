@@ -146,6 +146,25 @@ _ALL = [
         "*(torch.randn(2, 2, 32, 16) for _ in range(3))",
         inputs="q, k, v",
     ),
+    task(
+        "attention_causal_grouped",
+        "return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)",
+        "torch.randn(1, 2, 150, 24), *(torch.randn(1, 1, 150, 24) for _ in range(2))",
+        inputs="q, k, v",
+    ),
+    task(
+        "attention_masked",
+        "return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=0.2)",
+        "*(torch.randn(2, 2, 32, 16) for _ in range(3)), torch.randn(2, 1, 32, 32)",
+        inputs="q, k, v, mask",
+    ),
+    task(
+        "avg_pool3d",
+        "return F.avg_pool3d(x, 3, stride=2, padding=1, count_include_pad=False)",
+        "torch.randn(2, 3, 9, 9, 9)",
+    ),
+    task("matvec", "return a @ b", "torch.randn(70, 200), torch.randn(200, 1)", inputs="a, b"),
+    task("long_k", "return a @ b", "torch.randn(16, 4096), torch.randn(4096, 16)", inputs="a, b"),
     task("bmm", "return torch.bmm(a, b)", "torch.randn(3, 20, 40), torch.randn(3, 40, 30)", inputs="a, b"),
     task(
         "scalar_input",
