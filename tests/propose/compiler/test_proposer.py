@@ -13,6 +13,7 @@ import pytest
 from autotriton.errors import ProposerError
 from autotriton.propose import Proposer
 from autotriton.propose.compiler import CompilerProposer
+from autotriton.tune import tiles
 from autotriton.types import Candidate, Task
 
 pytestmark = pytest.mark.interp
@@ -49,7 +50,8 @@ def test_a_file_stands_alone_and_keeps_matmul_exact_and_numbers_live():
     code = proposed(task).code
     imported = {line for line in code.splitlines() if line.startswith(("import ", "from "))}
     assert imported == {"import torch", "import torch.nn as nn", "import triton", "import triton.language as tl"}
-    assert "input_precision='ieee'" in code
+    assert "input_precision=PRECISION" in code
+    assert tiles.read(code)["mm_mul"]["PRECISION"] == "bf16x6"
     assert "scale = torch.full((), scale, dtype=torch.float64, device=device)" in code
 
 
@@ -64,3 +66,23 @@ def test_what_cannot_be_captured_is_one_clear_line(forward, said):
     with pytest.raises(ProposerError, match=said) as error:
         proposed(tasks.task("refused", forward, "torch.randn(8, 8)"))
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("engine", ["templates", "inductor"])
+def test_a_random_reference_is_refused_by_the_name_of_the_operator(engine):
+    task = tasks.task("random", "return F.dropout(x, 0.5)", "torch.randn(8, 8)")
+    with pytest.raises(ProposerError, match=r"forward is random: it calls .*(dropout|bernoulli).*, active dropout"):
+        next(CompilerProposer(timeout_s=90, engines=(engine,)).propose(task, []))
+
+
+def test_variants_follow_the_first_and_settings_are_offered_for_every_entry():
+    task = tasks.task(
+        "normed", "return torch.softmax(x, -1) + y.T", "torch.randn(40, 300), torch.randn(300, 40)", inputs="x, y"
+    )
+    candidates = list(CompilerProposer(timeout_s=120, engines=("inductor",)).propose(task, []))
+    names = [candidate.proposer for candidate in candidates]
+    assert names[:2] == ["compiler:inductor", "compiler:inductor:looped"]
+    assert len({candidate.code for candidate in candidates}) == len(candidates)
+    for candidate in candidates:
+        own = tiles.read(candidate.code)
+        assert all(settings[0] == own[name] for name, settings in candidate.choices.items())

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from autotriton import machine
 from autotriton.child import child_command, python_path
 from autotriton.errors import ProposerError
 from autotriton.propose.compiler.inductor.emit import emit
@@ -22,6 +23,7 @@ from autotriton.propose.compiler.inductor.variants import DEFAULT, VARIANTS
 from autotriton.types import Attempt, Candidate, Task
 
 ENGINES = ("templates", "inductor")
+_CAPTURE = "autotriton.propose.compiler.inductor.capture"
 _QUIET = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1", "TRITON_INTERPRET": "0"}
 
 
@@ -69,11 +71,10 @@ def _inductor(task: Task, timeout_s: float, on_gpu: bool) -> Iterator[Candidate]
     for most in (1, len(VARIANTS)):
         request = CaptureRequest(**_request(task).model_dump(), on_gpu=on_gpu, skip=skip, most=most, seconds=timeout_s)
         try:
-            answer = _ask("autotriton.propose.compiler.inductor.capture", request, {}, task, timeout_s)
+            found = _captures(request, task, timeout_s)
         except ProposerError as error:
             failure = failure or error
             break
-        found = Captures.model_validate(answer)
         skip = found.tried
         for capture in found.captures:
             try:
@@ -86,6 +87,17 @@ def _inductor(task: Task, timeout_s: float, on_gpu: bool) -> Iterator[Candidate]
             yield Candidate(task_id=task.id, code=emitted.code, proposer=name, choices=emitted.choices)
     if failure is not None and not proposed:
         raise failure
+
+
+def _captures(request: CaptureRequest, task: Task, timeout_s: float) -> Captures:
+    """Where measuring on the GPU fails or takes too long, choices by rule are better than nothing."""
+    try:
+        answer = _ask(_CAPTURE, request, {}, task, timeout_s)
+    except ProposerError:
+        if not request.on_gpu or machine.describe().gpu is None:
+            raise
+        answer = _ask(_CAPTURE, request.model_copy(update={"on_gpu": False}), {}, task, timeout_s)
+    return Captures.model_validate(answer)
 
 
 _PROPOSE: dict[str, Callable[[Task, float, bool], Iterator[Candidate]]] = {

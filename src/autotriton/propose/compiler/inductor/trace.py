@@ -82,10 +82,14 @@ def real_arguments(request: Request, module: Any, traced: Traced) -> list[Tensor
         found = [*(tensor for _, tensor in _state(model)), *inputs]
         for argument in traced.arguments[len(found) :]:  # constants `forward` writes out
             found.append(eval(argument.expression, {"torch": torch, "device": cuda}))
-        return [
-            torch.empty_strided(wanted.shape, wanted.stride(), dtype=wanted.dtype).copy_(tensor)
-            for tensor, wanted in zip(found, traced.examples, strict=True)
-        ]
+        return [_laid_out(tensor, wanted) for tensor, wanted in zip(found, traced.examples, strict=True)]
+
+
+def _laid_out(tensor: Tensor, wanted: Tensor) -> Tensor:
+    """The tensor itself where it is as wanted: there may be no room for two of them."""
+    if tensor.stride() == wanted.stride() and tensor.device.type == "cuda":
+        return tensor
+    return torch.empty_strided(wanted.shape, wanted.stride(), dtype=wanted.dtype, device="cuda").copy_(tensor)
 
 
 def _trace(request: Request, module: Any, live_numbers: bool, flash_attention: bool) -> Traced:
