@@ -97,7 +97,7 @@ def test_the_comment_names_what_is_fused_with_real_names():
 def test_names_are_readable():
     assert readable("triton_red_fused__softmax_copy__1") == "reduction_softmax_copy_1"
     assert readable("triton_tem_fused_gelu_mm_3") == "gelu_mm_3"
-    assert Comment([], ("view_1", "linear", "gelu_2", "gelu_3")).name == "view_linear_gelu"
+    assert Comment([], ("view_1", "linear", "gelu_2", "gelu_3")).name == "linear_gelu"
 
 
 def test_what_a_kernel_calls_comes_before_it_and_carries_its_name():

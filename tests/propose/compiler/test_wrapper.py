@@ -71,3 +71,9 @@ def test_the_body_is_allocation_views_and_launches_with_real_names():
 def test_a_call_left_to_torch_is_refused_by_its_name(statement):
     with pytest.raises(ProposerError, match=r"no Triton kernel for (aten\.)?mm"):
         emit(capture(statement), SOURCE, "Model", "task")
+
+
+def test_the_docstring_says_which_variants_did_not_come_out():
+    text = emit(capture(LAUNCH), SOURCE, "Model", "task", ('attention: heads of """8""" numbers\\',)).code
+    compile(text, "emitted", "exec")
+    assert "Not made: attention: heads of '''8''' numbers/" in text

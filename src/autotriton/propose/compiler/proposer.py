@@ -78,7 +78,7 @@ def _inductor(task: Task, timeout_s: float, on_gpu: bool) -> Iterator[Candidate]
         skip = found.tried
         for capture in found.captures:
             try:
-                emitted = emit(capture, task.source, task.entry, task.id)
+                emitted = emit(capture, task.source, task.entry, task.id, found.notes)
             except ProposerError as error:
                 failure = failure or error
                 continue

@@ -46,18 +46,18 @@ class Emitted:
     choices: dict[str, tuple[Setting, ...]]
 
 
-def emit(capture: Capture, source: str, entry: str, title: str) -> Emitted:
-    """Raises `ProposerError` naming what cannot be expressed in a file of its own."""
+def emit(capture: Capture, source: str, entry: str, title: str, notes: tuple[str, ...] = ()) -> Emitted:
+    """`notes` are for the reader: variants that did not come out. Raises `ProposerError` naming what cannot be expressed in a file of its own."""
     helpers = HelperCalls(capture.helpers)
     constructor = slice_constructor(source, entry, NEW_NAME)
     names = {f"arg{index}_1": argument.name for index, argument in enumerate(capture.arguments)}
-    notes = comments(capture.wrapper, names)
-    kernels = _kernels(capture, helpers, notes)
-    body = rewrite(capture, kernels, notes, _taken(constructor))
+    said = comments(capture.wrapper, names)
+    kernels = _kernels(capture, helpers, said)
+    body = rewrite(capture, kernels, said, _taken(constructor))
     launchers = body.launchers
     if not launchers.kernels:
         raise ProposerError("there is nothing to compute: Inductor made no kernel for this task")
-    header = _HEADER.format(title=title, version=capture.torch_version.partition("+")[0], about=_about(capture))
+    header = _HEADER.format(title=title, version=capture.torch_version.partition("+")[0], about=_about(capture, notes))
     parts = [
         f"{header}\n{_imports(constructor, helpers)}",
         *constructor.definitions,
@@ -72,10 +72,12 @@ def emit(capture: Capture, source: str, entry: str, title: str) -> Emitted:
     return Emitted(code, launchers.choices)
 
 
-def _about(capture: Capture) -> str:
+def _about(capture: Capture, notes: tuple[str, ...]) -> str:
     about = next((variant.about for variant in VARIANTS if variant.name == capture.variant), capture.variant)
     chosen = "measured on a GPU" if capture.measured else "chosen by rule"
-    return f"Variant {capture.variant}: {about}. Settings were {chosen}."
+    lines = [f"Variant {capture.variant}: {about}. Settings were {chosen}."]
+    lines += [f"Not made: {note}"[:WIDTH].replace("\\", "/").replace('"', "'") for note in notes]
+    return "\n".join(lines)
 
 
 def _taken(constructor: Constructor) -> set[str]:
@@ -127,7 +129,8 @@ def _folded(text: str) -> str:
     place = next(number for number, line in enumerate(lines) if line.startswith("def "))
     if len(lines[place]) > WIDTH:
         head, _, rest = lines[place].partition("(")
-        parameters = textwrap.fill(rest.removesuffix("):"), WIDTH - 4, break_long_words=False)
+        whole = rest.removesuffix("):").replace(": ", ":\0")  # no line ends between a name and its annotation
+        parameters = textwrap.fill(whole, WIDTH - 4, break_long_words=False).replace("\0", " ")
         lines[place] = f"{head}(\n{textwrap.indent(parameters, '    ')}\n):"
     return "\n".join(lines)
 

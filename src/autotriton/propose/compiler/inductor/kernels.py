@@ -33,6 +33,10 @@ _SCANS = {ast.Add: "cumsum", ast.Mult: "cumprod"}
 
 _SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "mm": "@", "bmm": "@", "lt": "<", "gt": ">", "eq": "=="}
 _LONGEST_NAME = 48
+_FLASH = "flex_attention"
+_VIEWS = ("view", "expand", "clone", "transpose", "permute", "unsqueeze", "squeeze", "slice", "select", "t", "detach")
+_PLAIN = frozenset((*_VIEWS, "arange", "full", "ones", "zeros"))
+"""Operators that say little about a kernel that does something else as well."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,9 @@ class Comment:
         """`linear_gelu` for the nodes linear, gelu_1; empty where nothing is known."""
         parts = [re.sub(r"(_\d+)+$", "", source).strip("_") for source in self.sources]
         distinct = [part for part in dict.fromkeys(parts) if part.isidentifier()]
+        if _FLASH in distinct:
+            return _FLASH
+        distinct = [part for part in distinct if part not in _PLAIN] or distinct
         while distinct and len("_".join(distinct)) > _LONGEST_NAME:
             distinct.pop(len(distinct) // 2)
         return "_".join(distinct)
