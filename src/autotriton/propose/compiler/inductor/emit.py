@@ -47,7 +47,8 @@ class Emitted:
 
 
 def emit(capture: Capture, source: str, entry: str, title: str, notes: tuple[str, ...] = ()) -> Emitted:
-    """`notes` are for the reader: variants that did not come out. Raises `ProposerError` naming what cannot be expressed in a file of its own."""
+    """`notes`, on variants that did not come out, are for the reader. Raises `ProposerError` naming what cannot be in
+    a file of its own."""
     helpers = HelperCalls(capture.helpers)
     constructor = slice_constructor(source, entry, NEW_NAME)
     names = {f"arg{index}_1": argument.name for index, argument in enumerate(capture.arguments)}
