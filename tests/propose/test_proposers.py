@@ -29,6 +29,8 @@ def test_files_are_replayed_from_the_folder_after_the_colon(tmp_path):
 @pytest.mark.parametrize("spec", ["compiler", "compiler:inductor", "compiler:templates"])
 def test_the_compiler_is_named_with_or_without_an_engine(spec):
     assert isinstance(parse(spec), CompilerProposer)
+    assert parse(spec).on_gpu
+    assert not parse(spec, on_gpu=False).on_gpu
 
 
 @needs_openai

@@ -75,7 +75,7 @@ def _inductor(task: Task, timeout_s: float, on_gpu: bool) -> Iterator[Candidate]
         except ProposerError as error:
             failure = failure or error
             break
-        skip = found.tried
+        skip = (*found.tried, *_pointless(found))
         for capture in found.captures:
             try:
                 emitted = emit(capture, task.source, task.entry, task.id, found.notes)
@@ -87,6 +87,12 @@ def _inductor(task: Task, timeout_s: float, on_gpu: bool) -> Iterator[Candidate]
             yield Candidate(task_id=task.id, code=emitted.code, proposer=name, choices=emitted.choices)
     if failure is not None and not proposed:
         raise failure
+
+
+def _pointless(found: Captures) -> list[str]:
+    """Variants that cannot differ from the default, if that is known."""
+    wrappers = [capture.wrapper for capture in found.captures if capture.variant == DEFAULT]
+    return [variant.name for variant in VARIANTS if wrappers and not variant.applies(wrappers[0])]
 
 
 def _captures(request: CaptureRequest, task: Task, timeout_s: float) -> Captures:

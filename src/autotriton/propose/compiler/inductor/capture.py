@@ -41,12 +41,12 @@ class _Capturing:
         if not self.measured:
             allow_fake_cuda_tensors()
         self.module = load(request)
-        self.default = ""
-        """The default variant's wrapper, if there is one yet."""
+        self.default = None if DEFAULT in request.skip else ""
+        """The default variant's wrapper; None where whoever asks has it, and asks for nothing that cannot differ."""
 
     def one(self, variant: Variant) -> Capture | None:
         """None where the variant is no different from the default."""
-        if variant.name not in (ATTENTION, DEFAULT) and not (self.default and variant.applies(self.default)):
+        if variant.name not in (ATTENTION, DEFAULT) and not (self.default is None or variant.applies(self.default)):
             return None
         traced = trace(self.request, self.module, flash_attention=variant.name == ATTENTION)
         if variant.name == ATTENTION and not traced.flash_attention:
@@ -83,7 +83,7 @@ def captures(request: CaptureRequest) -> Iterator[Captures]:
     found: list[Capture] = []
     tried, notes = list(request.skip), list[str]()
     for variant in VARIANTS:
-        if variant.name in request.skip and variant.name != DEFAULT:
+        if variant.name in request.skip:
             continue
         if len(found) >= request.most:
             break
@@ -97,8 +97,6 @@ def captures(request: CaptureRequest) -> Iterator[Captures]:
                 raise
             notes.append(f"{variant.name}: {reason(error)}")
             capture = None
-        if variant.name in request.skip:  # lowered again only to see which variants can differ from it
-            continue
         tried.append(variant.name)
         if capture is not None:
             found.append(capture)
