@@ -121,6 +121,12 @@ _ALL = [
         init="self.conv = nn.Conv2d(8, 16, 3, padding=1)",
     ),
     task(
+        "conv2d_grouped",
+        "return self.conv(x)",
+        "torch.randn(2, 8, 9, 9)",
+        init="self.conv = nn.Conv2d(8, 24, 3, groups=4, padding=1)",
+    ),
+    task(
         "conv1d",
         "return self.conv(x)",
         "torch.randn(2, 8, 40)",

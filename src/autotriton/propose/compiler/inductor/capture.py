@@ -44,12 +44,16 @@ class _Capturing:
         self.default = None if DEFAULT in request.skip else ""
         """The default variant's wrapper; None where whoever asks has it, and asks for nothing that cannot differ."""
 
+        self.spare: Traced | None = None
+        """A trace made in vain for attention, which is there for the next variant."""
+
     def one(self, variant: Variant) -> Capture | None:
         """None where the variant is no different from the default."""
         if variant.name not in (ATTENTION, DEFAULT) and not (self.default is None or variant.applies(self.default)):
             return None
-        traced = trace(self.request, self.module, flash_attention=variant.name == ATTENTION)
+        traced, self.spare = self.spare or self._trace(variant), None
         if variant.name == ATTENTION and not traced.flash_attention:
+            self.spare = traced
             if traced.attention_note:
                 raise Unsupported(f"the flash kernel does not serve: {traced.attention_note}")
             return None
@@ -57,6 +61,9 @@ class _Capturing:
         if variant.name == DEFAULT:
             self.default = capture.wrapper
         return capture
+
+    def _trace(self, variant: Variant) -> Traced:
+        return trace(self.request, self.module, flash_attention=variant.name == ATTENTION)
 
     def _capture(self, variant: Variant, traced: Traced) -> Capture:
         arguments = (lambda: real_arguments(self.request, self.module, traced)) if self.measured else None
