@@ -49,6 +49,13 @@ class _Space:
     shape: tuple[int, ...]
 
 
+def _as_tuple(grid: Any) -> Any:
+    """A grid may be a list on a GPU; the interpreter wants a tuple."""
+    if callable(grid):
+        return lambda meta: _as_tuple(grid(meta))
+    return tuple(grid) if isinstance(grid, list) else grid
+
+
 class Interpreter:
     """Installed once per process; `ranges` and `noop` are set before each run."""
 
@@ -94,7 +101,7 @@ class Interpreter:
             witness._kernel, outer = self.fn.__name__, witness._kernel
             witness._spaces = {}
             try:
-                return original(self, *args, grid=grid, warmup=warmup, **kwargs)
+                return original(self, *args, grid=_as_tuple(grid), warmup=warmup, **kwargs)
             except Exception as error:
                 witness._note_unsupported(error)
                 raise

@@ -22,12 +22,17 @@ def _roles() -> dict[str, Callable[[socket.socket], None]]:
     """What a forked process can be. Imported here so that every module is loaded before the first fork."""
     from autotriton.judge import compiling, processes, reference, survey, worker
     from autotriton.judge.sandbox import probes
+    from autotriton.judge.scripts import official, replay
+    from autotriton.judge.scripts import reference as gold
 
     return {
         "candidate": worker.main,
         "reference": reference.main,
         "survey": survey.main,
         "compile": compiling.main,
+        "script": official.main,
+        "script-candidate": replay.main,
+        "script-reference": gold.main,
         "probe": probes.main,
         "device": processes.device_main,
         "seed": processes.seed_main,

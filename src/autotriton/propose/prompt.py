@@ -15,6 +15,7 @@ from string import Template
 
 from autotriton.errors import UsageError
 from autotriton.propose.extract import parses
+from autotriton.propose.signatures import is_script, needed
 from autotriton.types import Attempt, Mode, Severity, Task, Verdict
 
 AVAILABLE = """program_id num_programs arange load store zeros full where maximum minimum abs exp exp2 log log2 sqrt
@@ -23,6 +24,7 @@ broadcast_to expand_dims cdiv static_range atomic_add"""
 INVENTED = "relu gelu tanh norm mean var std pow matmul mm linear conv2d size shape float inf any all round"
 """Names of `triton.language` that models like to make up; tests hold both lists against Triton itself."""
 _COMMON = frozenset(("task", "wanted", "knowledge", "rules", "example"))
+_SCRIPT = _COMMON | {"instruction"}
 _MOST_FEEDBACK = 4000
 """Characters. Compilers can fill pages; the cause is at the start."""
 _MOST_FINDINGS = 8
@@ -39,15 +41,18 @@ class Wanted:
 
 
 class Prompts:
-    """The two templates of a proposer, read and checked once."""
+    """The templates of a proposer, read and checked once. Script tasks have a first question of their own."""
 
     def __init__(self, rewrite: Path | None = None, refine: Path | None = None) -> None:
         self._rewrite = _template(rewrite, "rewrite.md", required={"task"}, allowed=_COMMON)
         attempt = {"task", "code", "feedback"}
         self._refine = _template(refine, "refine.md", required=attempt, allowed=_COMMON | attempt)
+        self._script = _template(None, "script.md", required={"instruction", "wanted"}, allowed=_SCRIPT)
 
     def rewrite(self, task: Task) -> str:
         """The first question about a task."""
+        if is_script(task):
+            return self._script.substitute(_values(task), instruction=task.instruction or "")
         return self._rewrite.substitute(_values(task))
 
     def refine(self, task: Task, attempt: Attempt) -> str:
@@ -61,6 +66,9 @@ class Prompts:
 def wanted(task: Task) -> Wanted:
     """The name and kind the replacement has to have."""
     entry = task.entry
+    if is_script(task):
+        names = tuple(item.name for item in needed(task))
+        return Wanted(names[0] if names else entry, True, names or (entry,))
     if entry == "Model":
         return Wanted("ModelNew", False, ("ModelNew",))
     names = ("ModelNew", f"{entry}New", f"{entry}_new", entry)
@@ -98,7 +106,8 @@ def fenced(code: str) -> str:
 def _values(task: Task) -> dict[str, str]:
     lists = {"available": _names(AVAILABLE), "invented": _names(INVENTED)}
     return {
-        "task": fenced(task.source),
+        # A script task's source is the answer; what is asked for is its instruction.
+        "task": (task.instruction or "") if is_script(task) else fenced(task.source),
         "wanted": _request(task),
         "knowledge": Template(_shipped("knowledge.md")).substitute(lists),
         "rules": Template(_shipped("rules.md")).substitute(precision=_precision(task)),
@@ -107,6 +116,8 @@ def _values(task: Task) -> dict[str, str]:
 
 
 def _request(task: Task) -> str:
+    if is_script(task):
+        return fenced("\n\n".join(item.text for item in needed(task)))
     want = wanted(task)
     if want.is_function:
         text = f"Write a function `{want.name}` that takes the arguments of `{task.entry}` and returns what it returns."

@@ -32,13 +32,16 @@ _COOKIE = re.compile(r"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f]")
 
 
-def scan(code: str, policy: Policy, entry: str = "ModelNew") -> list[Finding]:
-    """Everything the rules see in the source, by line; any error means the candidate is rejected."""
+def scan(code: str, policy: Policy, entry: str | tuple[str, ...] = "ModelNew") -> list[Finding]:
+    """Everything the rules see in the source, by line; any error means the candidate is rejected.
+
+    Of several entries each must be defined, and one of them must reach a kernel.
+    """
     if (unreadable := _unreadable(code)) is not None:
         return [unreadable]
     try:
         tree = _parse(code)
-        source = Source(tree, policy, entry)
+        source = Source(tree, policy, (entry,) if isinstance(entry, str) else entry)
         found = [_demoted(finding, _main_lines(tree)) for finding in _run(source)]
     except SyntaxError as problem:
         return [_syntax(f"the file does not parse: {problem.msg}", problem.lineno)]

@@ -32,19 +32,22 @@ def check(source: Source, facts: Facts) -> Iterator[Finding]:
 
 def _entry(source: Source, facts: Facts) -> Iterator[Finding]:
     definitions = _definitions(source)
-    if source.entry not in definitions:
-        yield _whole_file("no-entry", f"no class or function `{source.entry}` at the top level of the file; define it")
+    missing = [name for name in source.entries if name not in definitions]
+    if missing:
+        yield _whole_file("no-entry", f"no class or function `{missing[0]}` at the top level of the file; define it")
         return
     calls = [n for n in source.nodes if isinstance(n, ast.Name | ast.Attribute) and source.paths(n) & JIT]
     if not facts.kernels and not calls:
         yield _whole_file("no-kernel", "no @triton.jit function in the file; write the computation as a Triton kernel")
         return
-    if source.policy is Policy.PAPER:
+    if source.policy is Policy.PAPER or not source.entries:
         return
-    if not _reaches(_reached(source.entry, definitions), {*facts.kernels, *calls}):
+    targets = {*facts.kernels, *calls}
+    if not any(_reaches(_reached(entry, definitions), targets) for entry in source.entries):
+        where = "in `forward`" if source.entries == ("ModelNew",) else "there"
         yield _whole_file(
             "no-reachable-kernel",
-            f"`{source.entry}` never refers to a @triton.jit function; launch the kernel in `forward`",
+            f"`{source.entries[0]}` never refers to a @triton.jit function; launch the kernel {where}",
         )
 
 

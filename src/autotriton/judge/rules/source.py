@@ -34,10 +34,10 @@ class TooComplex(Exception):
 class Source:
     """What every rule gets."""
 
-    def __init__(self, tree: ast.Module, policy: Policy, entry: str) -> None:
+    def __init__(self, tree: ast.Module, policy: Policy, entries: tuple[str, ...]) -> None:
         self.tree = tree
         self.policy = policy
-        self.entry = entry
+        self.entries = entries
         self.nodes: list[ast.AST] = []
         self.parents: dict[ast.AST, ast.AST] = {}
         self.scopes: dict[ast.AST, Scope] = {}

@@ -1,0 +1,148 @@
+"""Whoever judges script tasks: one verdict and one official result per candidate, from processes kept between them.
+
+Thread-safe. A gold file's process is shared by the candidates of its task and ended when it has not been used for a
+while; a candidate's processes are its own.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from autotriton.errors import AutoTritonError, TaskError
+from autotriton.judge.options import JudgeOptions
+from autotriton.judge.processes import Processes
+from autotriton.judge.scripts import official, trial
+from autotriton.judge.scripts.parts import script, split
+from autotriton.judge.trial import Decided, Trial
+from autotriton.types import Official, Task, Verdict
+
+_GOLD_TIMES = 2
+"""The gold is run several times for each answer; it may take this many times a candidate's time."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """`verdict` is None where the gold gives no answers on this machine; `error` then says why."""
+
+    verdict: Verdict | None
+    official: Official
+    error: str | None = None
+
+
+@dataclass
+class _Entry:
+    """One task's gold process. `lock` is held while it is being started."""
+
+    lock: threading.Lock
+    client: trial.ScriptClient | None = None
+    failure: AutoTritonError | None = None
+    users: int = 0
+
+
+class ScriptCourt:
+    """Holds the processes. `close` ends them."""
+
+    def __init__(self, options: JudgeOptions, *, kept: int = 8) -> None:
+        self.options = options
+        self.processes = Processes(options.sandbox)
+        self.device = self.processes.device(options.device)
+        self.seed = options.seed if options.seed is not None else secrets.randbelow(2**31)
+        """Secret: the inputs follow from it."""
+        self._kept = kept
+        self._entries: OrderedDict[str, _Entry] = OrderedDict()
+        self._golds: dict[str, official.Ran] = {}
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        with self._lock:
+            entries = list(self._entries.values())
+            self._entries.clear()
+        for entry in entries:
+            if entry.client is not None:
+                entry.client.process.end()
+        self.processes.close()
+
+    def judge(self, task: Task, code: str) -> Finding:
+        """Both protocols for one candidate. Raises JudgeError when we break, never for the candidate."""
+        outcome = self.official(task, code)
+        one = Trial(task, code, self.options, self.processes)
+        try:
+            trial.gate(one)
+            with one.stage("reference"), self._reference(task) as client:
+                verdict = trial.judge(one, client, self.device)
+        except Decided as decided:
+            return Finding(one.verdict(decided.outcome, decided.tier, decided.message), outcome)
+        except TaskError as error:
+            return Finding(None, outcome, str(error))
+        return Finding(verdict, outcome)
+
+    # --- official -----------------------------------------------------------------------------------------
+
+    def official(self, task: Task, code: str) -> Official:
+        """Their rule: the candidate above the gold's test exits well, and prints what the gold prints."""
+        if not code.strip():
+            return Official(called=False, executed=False, detail="no code")
+        _, test = split(task.source)
+        ran = self._ran(task, script(code, test))
+        if not ran.passed:
+            return Official(called=False, executed=False, detail=ran.detail)
+        gold = self._gold(task, ran.output)
+        if ran.output == gold.output:
+            return Official(called=True, executed=True)
+        reason = f"; the gold itself fails here: {gold.detail}" if not gold.passed else ""
+        return Official(called=True, executed=False, detail=f"prints something else than the gold{reason}")
+
+    def _gold(self, task: Task, printed: str) -> official.Ran:
+        """The gold's own run, once per task; not needed where neither prints."""
+        if not printed and "print" not in task.source:
+            return official.Ran(True, "", "")
+        if task.hash not in self._golds:
+            self._golds[task.hash] = self._ran(task, script(*split(task.source)))
+        return self._golds[task.hash]
+
+    def _ran(self, task: Task, text: str) -> official.Ran:
+        return official.run(self.processes, text, task.id, device=self.device, timeout_s=self.options.timeout_s)
+
+    # --- the gold's processes -----------------------------------------------------------------------------
+
+    @contextmanager
+    def _reference(self, task: Task) -> Iterator[trial.ScriptClient]:
+        with self._lock:
+            entry = self._entries.setdefault(task.hash, _Entry(threading.Lock()))
+            self._entries.move_to_end(task.hash)
+            entry.users += 1
+        try:
+            yield self._opened(task, entry)
+        finally:
+            with self._lock:
+                entry.users -= 1
+            self._trim()
+
+    def _opened(self, task: Task, entry: _Entry) -> trial.ScriptClient:
+        with entry.lock:
+            if entry.failure is not None:
+                raise entry.failure
+            if entry.client is None:
+                timeout_s = _GOLD_TIMES * self.options.timeout_s
+                try:
+                    entry.client = trial.open_reference(
+                        self.processes, task, self.device, seed=self.seed, timeout_s=timeout_s
+                    )
+                except TaskError as error:
+                    entry.failure = error
+                    raise
+            return entry.client
+
+    def _trim(self) -> None:
+        with self._lock:
+            idle = [key for key, entry in self._entries.items() if entry.users == 0 and entry.client is not None]
+            live = sum(entry.client is not None for entry in self._entries.values())
+            ended = [self._entries.pop(key) for key in idle[: max(0, live - self._kept)]]
+        for entry in ended:
+            assert entry.client is not None
+            entry.client.process.end()

@@ -1,0 +1,54 @@
+"""A gold file's two parts, read without running it: the implementation, and the test below a line of 146 `#`."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+
+SEPARATOR = "#" * 146
+
+
+def split(source: str) -> tuple[str, str]:
+    """Implementation and test. The test is what follows the last separator, as in the suite's own scripts."""
+    implementation, found, test = source.rpartition(SEPARATOR)
+    if not found:
+        raise ValueError("it has no line of 146 `#` between the implementation and its test")
+    return implementation, test
+
+
+def script(implementation: str, test: str) -> str:
+    """The file the suite's own scripts run."""
+    return f"{implementation}\n{SEPARATOR}\n{test}"
+
+
+def entries(source: str) -> tuple[str, ...]:
+    """Top-level names of the implementation that the test uses and does not define itself: what a candidate must
+    define."""
+    implementation, test = (_parse(part) for part in split(source))
+    defined = _bound(implementation.body)
+    own = _bound(test.body)
+    used = dict.fromkeys(node.id for node in ast.walk(test) if isinstance(node, ast.Name))
+    return tuple(name for name in used if name in defined and name not in own)
+
+
+def _parse(text: str) -> ast.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(text)
+
+
+def _bound(body: list[ast.stmt]) -> set[str]:
+    """Functions, classes and assigned names; inside `if`, `try` and `with` too. Imports are nobody's own."""
+    found: set[str] = set()
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Assign):
+            found |= {name.id for target in node.targets for name in ast.walk(target) if isinstance(name, ast.Name)}
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            found.add(node.target.id)
+        elif isinstance(node, ast.If | ast.Try | ast.With):
+            inner = [*node.body, *getattr(node, "orelse", []), *getattr(node, "finalbody", [])]
+            inner += [statement for handler in getattr(node, "handlers", []) for statement in handler.body]
+            found |= _bound(inner)
+    return found
