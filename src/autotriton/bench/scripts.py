@@ -1,4 +1,4 @@
-"""The examiner of script tasks (TritonBench): several candidates at a time, each judged by replaying the test's calls."""
+"""The examiner of script tasks (TritonBench): several candidates at a time, judged by replaying the test's calls."""
 
 from __future__ import annotations
 

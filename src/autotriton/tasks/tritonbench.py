@@ -195,11 +195,10 @@ def _version(data: Path, sources: dict[str, str]) -> str:
 
 
 def _git(folder: str, *words: str) -> str:
+    """What git says of a folder that is a checkout or the `data` of one; nothing of a folder inside another project."""
     top = subprocess.run(["git", "-C", folder, "rev-parse", "--show-toplevel"], capture_output=True, text=True)
-    if top.returncode or Path(top.stdout.strip()).resolve() not in (
-        Path(folder).resolve(),
-        Path(folder).resolve().parent,
-    ):
+    here = Path(folder).resolve()
+    if top.returncode or Path(top.stdout.strip()).resolve() not in (here, here.parent):
         return ""
     done = subprocess.run(["git", "-C", folder, *words], capture_output=True, text=True)
     return done.stdout.strip() if done.returncode == 0 else ""

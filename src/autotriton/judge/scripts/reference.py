@@ -5,7 +5,6 @@ It never sees a candidate's code. What arrives from one is tensor bytes and thei
 
 from __future__ import annotations
 
-import os
 import socket
 from typing import Any
 
@@ -264,10 +263,10 @@ def _loose_problem(answer: Answer, got: Leaf, judged: bool) -> str:
     value = answer.value
     if not isinstance(value, torch.Tensor) or not isinstance(got, torch.Tensor):
         return "" if judged or type(value) is type(got) else f"is a {type(got).__name__}"
-    if not judged or (answer.oracle is None and answer.change.max > 0):
-        if value.shape != got.shape or value.dtype != got.dtype:
-            return f"is {got.dtype} {tuple(got.shape)} where {value.dtype} {tuple(value.shape)} is expected"
-    if judged and answer.oracle is None and answer.change.max > 0:
+    moved = answer.oracle is None and answer.change.max > 0
+    if (moved or not judged) and (value.shape != got.shape or value.dtype != got.dtype):
+        return f"is {got.dtype} {tuple(got.shape)} where {value.dtype} {tuple(value.shape)} is expected"
+    if judged and moved:
         off = (got.to(value.device).double() - value.double()).abs()
         share = float((off > 0).double().mean())
         allowed = 4 * answer.change.rms + _INTEGER_SHARE
@@ -281,7 +280,3 @@ def _differ(one: Any, two: Any) -> bool:
         return not torch.equal(torch.nan_to_num(one.double()), torch.nan_to_num(two.double()))
     return bool(type(one) is not type(two) or (not isinstance(one, torch.Tensor) and one != two))
 
-
-def close_quietly(descriptors: list[int]) -> None:
-    for descriptor in descriptors:
-        os.close(descriptor)

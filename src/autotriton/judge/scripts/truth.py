@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -194,12 +194,12 @@ class Truths:
 
     def _noisy(self, call: Call, inputs: Pieces, unit: float) -> tuple[Any, list[Tensor]] | None:
         """The same call with its float inputs moved by about one rounding error."""
-        generator = torch.Generator(device=self.device).manual_seed(self.seed + 1)
+        drawn = _Drawn(self.seed + 1)
 
         def move(tensor: Tensor) -> Tensor:
             if not tensor.is_floating_point() or tensor.element_size() == 1:
                 return tensor
-            sign = torch.randint(0, 2, tensor.shape, generator=generator, device=tensor.device) * 2 - 1
+            sign = torch.where(drawn.uniform(tensor) < 0.5, -1.0, 1.0)
             size = 2 * max(unit_of(tensor.dtype), unit)
             return (tensor.double() * (1 + size * sign.double())).to(tensor.dtype)
 
@@ -225,17 +225,15 @@ class Truths:
         """
         if call.raised is not None or call.cannot is not None or call.kind == "make":
             return None
-        generator = torch.Generator(device=self.device).manual_seed(self.seed + 2)
-        changed = [False]
+        drawn, changed = _Drawn(self.seed + 2), [False]
 
         def move(tensor: Tensor) -> Tensor:
             if tensor.is_floating_point() and tensor.element_size() > 1 and not _is_mask(tensor):
                 changed[0] = True
-                drawn = torch.rand(tensor.shape, generator=generator, device=tensor.device, dtype=torch.float32)
-                return (tensor.double() * (1 + _MOVED * (2 * drawn.double() - 1))).to(tensor.dtype)
+                return (tensor.double() * (1 + _MOVED * (2 * drawn.uniform(tensor).double() - 1))).to(tensor.dtype)
             if not self.in_triton and tensor.dtype in (torch.int64, torch.int32) and tensor.numel() > 1:
                 changed[0] = True
-                order = torch.randperm(tensor.numel(), generator=generator, device=tensor.device)
+                order = drawn.uniform(tensor).reshape(-1).argsort()
                 return tensor.reshape(-1)[order].reshape(tensor.shape)
             return tensor
 
@@ -243,12 +241,25 @@ class Truths:
         return call.inputs.with_contents(tensors) if changed[0] else None
 
 
+class _Drawn:
+    """Uniform numbers from a seed, on the device of whatever they are for."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self._generators: dict[torch.device, torch.Generator] = {}
+
+    def uniform(self, like: Tensor) -> Tensor:
+        if like.device not in self._generators:
+            self._generators[like.device] = torch.Generator(device=like.device).manual_seed(self.seed)
+        return torch.rand(like.shape, generator=self._generators[like.device], device=like.device, dtype=torch.float32)
+
+
 @dataclass(frozen=True)
 class _CallProgram:
     """As much of a `Program` as the oracle asks for, around one recorded call."""
 
     where: str
-    task: Task = Task(id="call", source="")
+    task: Task = field(default_factory=lambda: Task(id="call", source=""))
 
     @property
     def device(self) -> torch.device:
