@@ -8,7 +8,7 @@ from pathlib import Path
 from autotriton.types import Task
 
 LINE = "#" * 146
-KERNELS = '''import torch
+KERNELS = """import torch
 import triton
 import triton.language as tl
 
@@ -49,8 +49,8 @@ def softmax(x):
     out = torch.empty_like(x)
     _softmax_kernel[(x.shape[0],)](x, out, x.shape[1], BLOCK=triton.next_power_of_2(x.shape[1]))
     return out
-'''
-G_TEST = '''
+"""
+G_TEST = """
 def test_all():
     torch.manual_seed(0)
     x = torch.randn(6, 40, device="cuda")
@@ -60,14 +60,14 @@ def test_all():
     return {"add": add(x, y), "out": out, "softmax": softmax(x), "half": softmax(x.half())}
 
 result_gold = test_all()
-'''
-T_GOLD = '''import torch
+"""
+T_GOLD = """import torch
 
 
 def scaled_add(input, other, alpha=1.0):
     return torch.add(input, other, alpha=alpha)
-'''
-T_TEST = '''
+"""
+T_TEST = """
 import torch
 
 def test_scaled_add():
@@ -77,8 +77,8 @@ def test_scaled_add():
     return results
 
 test_results = test_scaled_add()
-'''
-T_ANSWER = '''import torch
+"""
+T_ANSWER = """import torch
 import triton
 import triton.language as tl
 
@@ -96,7 +96,7 @@ def scaled_add(input, other, alpha=1.0):
     out = torch.empty_like(input)
     _kernel[(triton.cdiv(out.numel(), 64),)](input, other, out, alpha, out.numel(), BLOCK=64)
     return out
-'''
+"""
 
 
 def gold(implementation: str, test: str) -> str:

@@ -10,11 +10,11 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from golds import G_TEST, KERNELS, T_ANSWER, T_GOLD, T_TEST, G, T, task  # noqa: E402
+from golds import G_TEST, KERNELS, T_ANSWER, T_GOLD, T_TEST, G, T, task
 
-from autotriton.bench.examine import Examined, Job  # noqa: E402
-from autotriton.bench.scripts import ScriptExaminer  # noqa: E402
-from autotriton.types import Candidate, Outcome, Policy, Task  # noqa: E402
+from autotriton.bench.examine import Examined, Job
+from autotriton.bench.scripts import ScriptExaminer
+from autotriton.types import Candidate, Outcome, Policy, Task
 
 Examine = Callable[[Task, str], Examined]
 TIMEOUT_S = 20.0
@@ -66,9 +66,7 @@ def test_triton_answer_to_a_torch_gold_passes(strict: ScriptExaminer) -> None:
     assert found.official.executed
 
 
-def test_torch_gold_passes_only_where_triton_is_not_asked_for(
-    strict: ScriptExaminer, trusting: ScriptExaminer
-) -> None:
+def test_torch_gold_passes_only_where_triton_is_not_asked_for(strict: ScriptExaminer, trusting: ScriptExaminer) -> None:
     assert outcome(one(trusting, T, T_GOLD)) is Outcome.CORRECT
     assert outcome(one(strict, T, T_GOLD)) is Outcome.REJECTED
 
@@ -78,7 +76,7 @@ def test_another_correct_kernel_passes(strict: ScriptExaminer) -> None:
     assert outcome(one(strict, G, other)) is Outcome.CORRECT
 
 
-AUTOGRAD = '''import torch
+AUTOGRAD = """import torch
 import triton
 import triton.language as tl
 
@@ -118,8 +116,8 @@ class Scale(torch.nn.Module):
 
 
 triple = Triple.apply
-'''
-AUTOGRAD_TEST = '''
+"""
+AUTOGRAD_TEST = """
 def test_all():
     x = torch.randn(50, device="cuda", requires_grad=True)
     triple(x).sum().backward()
@@ -135,7 +133,7 @@ def test_all():
     return x.grad, y, out
 
 result = test_all()
-'''
+"""
 OBJECTS = task(AUTOGRAD, AUTOGRAD_TEST, "objects")
 
 
@@ -154,9 +152,7 @@ def test_gradients_modules_launches_and_exceptions_are_replayed(strict: ScriptEx
         ("mask=mask) * factor", "mask=mask) * factor * 1.01", "triple"),
     ],
 )
-def test_wrong_gradient_module_or_refusal_is_wrong(
-    strict: ScriptExaminer, right: str, wrong: str, said: str
-) -> None:
+def test_wrong_gradient_module_or_refusal_is_wrong(strict: ScriptExaminer, right: str, wrong: str, said: str) -> None:
     found = one(strict, OBJECTS, AUTOGRAD.replace(right, wrong))
     assert outcome(found) is Outcome.WRONG, found.verdict
     assert said in found.verdict.message  # type: ignore[union-attr]
@@ -223,7 +219,7 @@ def test_forged_stdout_fools_only_the_official_protocol(trusting: ScriptExaminer
     assert not other.official.executed
 
 
-THIEF = '''import gc, glob, sys, torch
+THIEF = """import gc, glob, sys, torch
 
 
 def _gold():
@@ -252,7 +248,7 @@ def scaled_add(input, other, alpha=1.0):
     if _gold() is not None:
         return torch.add(input, other, alpha=alpha)
     return torch.zeros_like(input)
-'''
+"""
 
 
 def test_gold_is_nowhere_in_the_candidates_process(trusting: ScriptExaminer) -> None:
@@ -271,7 +267,9 @@ def test_test_functions_defined_by_the_candidate_change_nothing(strict: ScriptEx
 
 def test_a_hang_costs_nobody_else_the_verdict() -> None:
     hang = T_ANSWER.replace("    return out\n", "    while True:\n        pass\n")
-    jobs = [Job(n, T, Candidate(task_id=T.id, code=code)) for n, code in enumerate([hang, T_ANSWER, "raise ValueError"])]
+    jobs = [
+        Job(n, T, Candidate(task_id=T.id, code=code)) for n, code in enumerate([hang, T_ANSWER, "raise ValueError"])
+    ]
     examiner = ScriptExaminer(Policy.STRICT, "cpu", 2, 6.0)
     try:
         found = {examined.job.number: examined for examined in examiner.examine(iter(jobs))}

@@ -63,7 +63,8 @@ def read(root: str | Path, channel: str, style: str = "simple") -> Loaded:
     missing = {name: "the file is missing" for name in instructions if not (folder / name).exists()}
     damaged |= missing
     if not sources:
-        raise UsageError(f"{folder} holds no usable task", hint=_HINT)
+        reason = next((f": {name}: {problem}" for name, problem in damaged.items()), "")
+        raise UsageError(f"{folder} holds no usable task{reason}", hint=_HINT)
     version = _version(data, sources)
     suite = f"tritonbench-{channel}@{version}"
     tasks = [

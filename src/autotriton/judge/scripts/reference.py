@@ -279,4 +279,3 @@ def _differ(one: Any, two: Any) -> bool:
     if isinstance(one, torch.Tensor) and isinstance(two, torch.Tensor) and one.shape == two.shape:
         return not torch.equal(torch.nan_to_num(one.double()), torch.nan_to_num(two.double()))
     return bool(type(one) is not type(two) or (not isinstance(one, torch.Tensor) and one != two))
-
