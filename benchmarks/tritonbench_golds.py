@@ -2,9 +2,9 @@
 
     python benchmarks/tritonbench_golds.py --root CHECKOUT --channel g [--workers 14] [--out golds-g.jsonl]
 
-One line per gold in `--out`; a run that is interrupted goes on from there. Prints the shares of `official` and `checked`
-and names every gold that fails either, with the reason. Golds are trusted: the rules and Triton's duty are switched off
-(`--policy` switches them on, to see which golds obey them).
+One line per gold in `--out`; a run that is interrupted goes on from there. Prints the shares of `official` and
+`checked` and names every gold that fails either, with the reason. Golds are trusted: the rules and
+Triton's duty are switched off (`--policy` switches them on, to see which golds obey them).
 """
 
 from __future__ import annotations

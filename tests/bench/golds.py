@@ -72,8 +72,9 @@ import torch
 
 def test_scaled_add():
     results = {}
-    results["one"] = scaled_add(torch.tensor([1.0, 2.0, 3.0], device="cuda"), torch.tensor([4.0, 5.0, 6.0], device="cuda"))
-    results["two"] = scaled_add(torch.tensor([1.0, 2.0], device="cuda"), torch.tensor([4.0, 5.0], device="cuda"), alpha=0.5)
+    input, other = torch.tensor([1.0, 2.0, 3.0], device="cuda"), torch.tensor([4.0, 5.0, 6.0], device="cuda")
+    results["one"] = scaled_add(input, other)
+    results["two"] = scaled_add(input[:2], other[:2], alpha=0.5)
     return results
 
 test_results = test_scaled_add()

@@ -10,7 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from golds import G_TEST, KERNELS, T_ANSWER, T_GOLD, T_TEST, G, T, task
+from golds import KERNELS, T_ANSWER, T_GOLD, T_TEST, G, T, task
 
 from autotriton.bench.examine import Examined, Job
 from autotriton.bench.scripts import ScriptExaminer
@@ -318,4 +318,3 @@ def test_mixed_policy_counts_what_is_left_to_torch() -> None:
     assert outcome(found) is Outcome.CORRECT, found.verdict
     assert found.verdict.torch_ops == {"aten::add.Tensor": 4}  # type: ignore[union-attr]
     assert found.verdict.triton_share == 0.5  # type: ignore[union-attr]
-    assert G_TEST

@@ -13,6 +13,24 @@ from autotriton.propose.extract import extract
 from autotriton.propose.prompt import Prompts, wanted
 from autotriton.types import Attempt, Candidate, Outcome, Policy, Tier, Verdict
 
+DESCRIBED = """import torch, triton
+
+class F(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, w=None):
+        return x
+
+run = F.apply
+
+@triton.jit
+def kernel(x_ptr, n):
+    pass
+
+class M(torch.nn.Module):
+    def __init__(self, size):
+        pass
+"""
+
 
 def test_instruction_is_given_verbatim_with_the_signatures_the_test_needs() -> None:
     text = Prompts().rewrite(G)
@@ -40,11 +58,7 @@ def test_program_without_a_module_is_extracted() -> None:
 
 
 def test_classes_kernels_and_applied_functions_are_described() -> None:
-    source = (
-        "import torch, triton\n\nclass F(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, x, w=None):\n"
-        "        return x\n\nrun = F.apply\n\n@triton.jit\ndef kernel(x_ptr, n):\n    pass\n\nclass M(torch.nn.Module):\n"
-        "    def __init__(self, size):\n        pass\n"
-    )
+    source = DESCRIBED
     text = Prompts().rewrite(task(source, "\nrun(1)\nkernel[(1,)](1, 2)\nM(3)\n"))
     assert "run = F.apply  # takes (x, w)" in text
     assert "@triton.jit\ndef kernel(x_ptr, n): ..." in text

@@ -167,7 +167,8 @@ class Interpreter:
                 return space
         found = self.ranges.find(address)
         if found is None:
-            storage = torch._C.TensorBase.untyped_storage(tensor)
+            with torch._C.DisableTorchFunction():  # else a function mode finds the method the blocks have closed
+                storage = torch._C.TensorBase.untyped_storage(tensor)
             found = (storage.data_ptr(), storage.data_ptr() + storage.nbytes())
         tag = len(self._spaces) + 1
         # Keeping the low bits keeps what a kernel may know of alignment.

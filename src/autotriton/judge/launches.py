@@ -231,7 +231,9 @@ def _storage_bytes(value: Any) -> int:
     import torch
 
     if isinstance(base, torch.Tensor):  # past the candidate's process, where the method itself is closed
-        return int(torch._C.TensorBase.untyped_storage(base).nbytes())
+        # Under a function mode torch would look the method up on `Tensor`, where the blocks have closed it.
+        with torch._C.DisableTorchFunction():
+            return int(torch._C.TensorBase.untyped_storage(base).nbytes())
     return int(base.untyped_storage().nbytes())
 
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from autotriton.errors import JudgeError
 from autotriton.judge import rules
@@ -139,6 +139,8 @@ def gate(trial: Trial) -> None:
 class Bench:
     """A candidate's process at work on one reference session."""
 
+    RUNNING: ClassVar[str] = "in forward"
+    """Where an exception came from, in words."""
     trial: Trial
     reference: ReferenceClient
     device: str
@@ -190,7 +192,7 @@ class Bench:
             "PTXASError",
         ):
             return Decided(Outcome.COMPILE_ERROR, Tier.COMPILE, f"{where}{text}")
-        stage = "while it was imported and constructed" if do == "load" else "in forward"
+        stage = "while it was imported and constructed" if do == "load" else self.RUNNING
         return Decided(Outcome.RUNTIME_ERROR, self.tier, f"{where}raised {stage}: {text}")
 
     def _delegates(self, evidence: dict[str, Any]) -> Decided:

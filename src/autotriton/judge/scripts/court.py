@@ -21,9 +21,6 @@ from autotriton.judge.scripts.parts import script, split
 from autotriton.judge.trial import Decided, Trial
 from autotriton.types import Official, Task, Verdict
 
-_GOLD_TIMES = 2
-"""The gold is run several times for each answer; it may take this many times a candidate's time."""
-
 
 @dataclass(frozen=True)
 class Finding:
@@ -128,10 +125,9 @@ class ScriptCourt:
             if entry.failure is not None:
                 raise entry.failure
             if entry.client is None:
-                timeout_s = _GOLD_TIMES * self.options.timeout_s
                 try:
                     entry.client = trial.open_reference(
-                        self.processes, task, self.device, seed=self.seed, timeout_s=timeout_s
+                        self.processes, task, self.device, seed=self.seed, timeout_s=self.options.timeout_s
                     )
                 except TaskError as error:
                     entry.failure = error

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from autotriton.errors import TaskError
 from autotriton.judge import rules
@@ -22,6 +22,8 @@ from autotriton.judge.scripts.parts import entries
 from autotriton.judge.trial import Bench, Decided, Trial, candidate_limits
 from autotriton.types import Check, Outcome, Policy, Severity, Task, Tier, Verdict
 
+_GOLD_RUNS = 8
+"""How often the gold is run for the answers, and two to spare."""
 _MOST_EMPTIED = 12
 """Calls repeated with every launch a no-op."""
 
@@ -55,7 +57,7 @@ def open_reference(processes: Processes, task: Task, device: str, *, seed: int, 
     except Exception:
         process.end()
         raise
-    return ScriptClient(process, about, timeout_s)
+    return ScriptClient(process, about, _GOLD_RUNS * timeout_s)
 
 
 def _received(process: Process, timeout_s: float) -> tuple[dict[str, Any], list[int]]:
@@ -114,6 +116,8 @@ def judge(trial: Trial, client: ScriptClient, device: str) -> Verdict:
 class ScriptBench(Bench):
     """A candidate's process at work on the calls of one gold's test."""
 
+    RUNNING: ClassVar[str] = "when it was called"
+
     def load(self, interpret: bool, session: dict[str, Any], descriptors: list[int]) -> None:
         options = self.trial.options
         request = {
@@ -123,7 +127,6 @@ class ScriptBench(Bench):
             "policy": "trusted" if options.trust_candidate else str(options.policy),
             "interpret": interpret,
             "entries": list(entries(self.trial.task.source)),
-            "helpers": self.reference.about["helpers"],
             **session,
         }
         self.ask(request, tuple(descriptors))
