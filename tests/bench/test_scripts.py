@@ -219,40 +219,38 @@ def test_forged_stdout_fools_only_the_official_protocol(trusting: ScriptExaminer
     assert not other.official.executed
 
 
+MARKED = T_GOLD + "\n# mark 8131 of the gold\n"
 THIEF = """import gc, glob, sys, torch
 
+NEEDLE = "mark " + "8131"
 
-def _gold():
+
+def _found():
     frame = sys._getframe()
     while frame is not None:
-        for scope in (frame.f_locals, frame.f_globals):
-            for value in list(scope.values()):
-                if isinstance(value, str) and "torch.add(input" in value and "_gold" not in value:
-                    return value
+        for value in [*frame.f_locals.values(), *frame.f_globals.values()]:
+            if isinstance(value, str) and value != NEEDLE and NEEDLE in value:
+                return True
         frame = frame.f_back
-    for module in list(sys.modules.values()):
-        found = getattr(module, "scaled_add", None)
-        if found is not None and found is not scaled_add:
-            return found
+    modules = [vars(module) for name, module in list(sys.modules.items()) if name != "candidate" and module is not None]
+    if any("scaled_add" in names for names in modules):
+        return True
     for value in gc.get_objects():
-        if isinstance(value, dict):
-            for text in list(value.values()):
-                if isinstance(text, str) and "torch.add(input" in text and "_gold" not in text:
-                    return text
-    for path in glob.glob("/**/scaled_add.py", recursive=True):
-        return path
-    return None
+        held = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+        if any(isinstance(text, str) and text != NEEDLE and NEEDLE in text for text in held):
+            return True
+    return bool(glob.glob("/tmp/**/scaled_add.py", recursive=True) or glob.glob("./**/*.py", recursive=True))
 
 
 def scaled_add(input, other, alpha=1.0):
-    if _gold() is not None:
-        return torch.add(input, other, alpha=alpha)
-    return torch.zeros_like(input)
+    return torch.add(input, other, alpha=alpha) if _found() else torch.zeros_like(input)
 """
 
 
 def test_gold_is_nowhere_in_the_candidates_process(trusting: ScriptExaminer) -> None:
-    assert outcome(one(trusting, T, THIEF)) is Outcome.WRONG
+    marked = task(MARKED, T_TEST, "scaled_add")
+    assert outcome(one(trusting, marked, MARKED)) is Outcome.CORRECT
+    assert outcome(one(trusting, marked, THIEF)) is Outcome.WRONG
 
 
 def test_inputs_are_made_out_of_the_candidates_reach(trusting: ScriptExaminer) -> None:
@@ -266,18 +264,19 @@ def test_test_functions_defined_by_the_candidate_change_nothing(strict: ScriptEx
 
 
 def test_a_hang_costs_nobody_else_the_verdict() -> None:
-    hang = T_ANSWER.replace("    return out\n", "    while True:\n        pass\n")
-    jobs = [
-        Job(n, T, Candidate(task_id=T.id, code=code)) for n, code in enumerate([hang, T_ANSWER, "raise ValueError"])
-    ]
-    examiner = ScriptExaminer(Policy.STRICT, "cpu", 2, 6.0)
+    hang = "import time\n" + T_GOLD.replace("    return", "    time.sleep(600)\n    return")
+    codes = [hang, T_GOLD, "raise ValueError"]
+    jobs = [Job(number, T, Candidate(task_id=T.id, code=code)) for number, code in enumerate(codes)]
+    examiner = ScriptExaminer(Policy.STRICT, "cpu", 2, 5.0, trust_candidate=True)
     try:
         found = {examined.job.number: examined for examined in examiner.examine(iter(jobs))}
     finally:
         examiner.close()
+    assert found[0].official is not None
+    assert found[0].official.detail == "ran past 5 s"
     assert outcome(found[0]) is Outcome.TIMED_OUT
     assert outcome(found[1]) is Outcome.CORRECT
-    assert outcome(found[2]) is Outcome.REJECTED
+    assert outcome(found[2]) is Outcome.RUNTIME_ERROR
 
 
 # --- golds that prove nothing ---------------------------------------------------------------------------------
