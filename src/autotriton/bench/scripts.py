@@ -35,7 +35,7 @@ class ScriptExaminer:
         options = JudgeOptions(
             policy=policy, device=device, timeout_s=timeout_s, trust_candidate=trust_candidate, seed=seed
         )
-        self.court = ScriptCourt(options, kept=self.workers + 2)
+        self.court = ScriptCourt(options)
 
     def examine(self, jobs: Iterable[Job]) -> Iterator[Examined]:
         """One answer per job, as each is ready; at most twice as many jobs as workers are drawn ahead."""

@@ -44,7 +44,8 @@ class _Entry:
 class ScriptCourt:
     """Holds the processes. `close` ends them."""
 
-    def __init__(self, options: JudgeOptions, *, kept: int = 8) -> None:
+    def __init__(self, options: JudgeOptions, *, kept: int = 4) -> None:
+        """`kept`: gold processes that stay when nobody uses them; each holds its answers in the device's memory."""
         self.options = options
         self.processes = Processes(options.sandbox)
         self.device = self.processes.device(options.device)

@@ -38,15 +38,13 @@ def _parse(text: str) -> ast.Module:
 
 
 def _bound(body: list[ast.stmt]) -> set[str]:
-    """Functions, classes and assigned names; inside `if`, `try` and `with` too. Imports are nobody's own."""
+    """Functions, classes and names given a computed value; inside `if`, `try` and `with` too. No imports, no numbers."""
     found: set[str] = set()
     for node in body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             found.add(node.name)
-        elif isinstance(node, ast.Assign):
-            found |= {name.id for target in node.targets for name in ast.walk(target) if isinstance(name, ast.Name)}
-        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            found.add(node.target.id)
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Attribute | ast.Call | ast.Name):
+            found |= {target.id for target in node.targets if isinstance(target, ast.Name)}
         elif isinstance(node, ast.If | ast.Try | ast.With):
             inner = [*node.body, *getattr(node, "orelse", []), *getattr(node, "finalbody", [])]
             inner += [statement for handler in getattr(node, "handlers", []) for statement in handler.body]

@@ -123,7 +123,7 @@ class Recorder:
             return _Functions(self, name, value) if function else self._subclass(name, value)
         bound = getattr(value, "__self__", None)
         applied = isinstance(bound, type) and bound.__module__ == "gold"
-        if applied or (isinstance(value, FunctionType) and self._is_own(value)):
+        if applied or self._is_own(value):
             return self._recorded(name, value)
         return value
 
