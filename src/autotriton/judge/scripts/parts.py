@@ -38,7 +38,8 @@ def _parse(text: str) -> ast.Module:
 
 
 def _bound(body: list[ast.stmt]) -> set[str]:
-    """Functions, classes and names given a computed value; inside `if`, `try` and `with` too. No imports, no numbers."""
+    """Functions, classes and names given a computed value; inside `if`, `try` and `with` too. No imports, no
+    numbers."""
     found: set[str] = set()
     for node in body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
