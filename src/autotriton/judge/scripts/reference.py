@@ -23,6 +23,7 @@ from autotriton.judge.reference import _alias_problem, _failed, _shape_of
 from autotriton.judge.scripts import devices
 from autotriton.judge.scripts.packing import Pieces
 from autotriton.judge.scripts.recording import FILENAME, Call, Recorder
+from autotriton.judge.scripts.results import as_bytes, widened
 from autotriton.judge.scripts.truth import Truth, Truths
 from autotriton.judge.watching import Ranges
 from autotriton.types import Check
@@ -226,12 +227,12 @@ class ScriptSession:
         for index, (old, slot) in enumerate(zip(before, slots, strict=True)):
             now, wanted = arena.view(self.inputs, slot), truth.expected.inputs.get(index)
             if wanted is None:
-                if not compare._untouched(old, now):
+                if not compare._untouched(as_bytes(old), as_bytes(now)):
                     return f"input {index} was modified, which the gold does not do"
                 continue
             if truth.unjudged:
                 continue
-            wanted_value = wanted.value
+            wanted_value, now = wanted.value, widened(now)
             assert isinstance(wanted_value, torch.Tensor)
             problem = _loose_problem(wanted, now.contiguous(), True)
             if not problem and not _settled(wanted, now, True):

@@ -149,8 +149,15 @@ class Replay(Session):
             return {"structure": None, "aliases": [], "leaves": [], "state": [], **self.evidence()}
         plain = portable(result)
         whole = (plain, tuple(back)) if back is not None else plain
-        placed = replaced(whole, lambda leaf: leaf.to(self.device) if isinstance(leaf, torch.Tensor) else leaf)
-        return self.hand_over(placed, slots)
+        return self.hand_over(replaced(whole, self._placed), slots)
+
+    def _placed(self, leaf: Any) -> Any:
+        """A tensor on the device, without the gaps of a view into something larger."""
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        leaf = leaf.to(self.device)
+        gaps = arena.span_bytes(leaf.shape, leaf.stride(), leaf.element_size()) > leaf.numel() * leaf.element_size()
+        return leaf.contiguous() if gaps else leaf
 
 
 def _is_object(result: Any) -> bool:

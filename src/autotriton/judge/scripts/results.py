@@ -16,7 +16,9 @@ OPAQUE = "an object"
 
 def portable(value: Any) -> Any:
     """Containers as dicts and tuples, arrays as tensors, names of dtypes and devices; other objects as `OPAQUE`."""
-    if value is None or isinstance(value, torch.Tensor | bool | int | float | str):
+    if isinstance(value, torch.Tensor):
+        return widened(value)
+    if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, Mapping):
         return {str(key): portable(item) for key, item in value.items()}
@@ -31,6 +33,16 @@ def portable(value: Any) -> Any:
     if type(value).__module__ == "numpy":
         return _array(value)
     return OPAQUE
+
+
+def widened(tensor: torch.Tensor) -> torch.Tensor:
+    """Eight-bit floats as fp32: torch compares none of them."""
+    return tensor.float() if tensor.is_floating_point() and tensor.element_size() == 1 else tensor
+
+
+def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
+    """Eight-bit floats as the bytes they are."""
+    return tensor.view(torch.uint8) if tensor.is_floating_point() and tensor.element_size() == 1 else tensor
 
 
 def _array(value: Any) -> Any:

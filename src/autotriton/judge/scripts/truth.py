@@ -23,7 +23,7 @@ from autotriton.judge.oracle import TF32_UNIT, expect
 from autotriton.judge.program import Inputs, flatten, seed_everything, structure
 from autotriton.judge.scripts.packing import Handle, Named, Pieces, Place, replaced
 from autotriton.judge.scripts.recording import Call, Recorder
-from autotriton.judge.scripts.results import OPAQUE, gradients, portable
+from autotriton.judge.scripts.results import OPAQUE, gradients, portable, widened
 from autotriton.judge.watching import _UNWRITTEN, poisoned
 from autotriton.types import Task
 
@@ -160,7 +160,7 @@ class Truths:
         second, second_after = self._flat(call, inputs, 1)
         unit = self._unit(call, first[0])
         moved = self._noisy(call, inputs, unit)
-        old = inputs.tensors()
+        old = list(map(widened, inputs.tensors()))
         outputs, bad, total = [], 0.0, 0
         for index, leaf in enumerate(first[0]):
             third = moved[0][index] if moved is not None and len(moved[0]) == len(first[0]) else leaf
@@ -190,7 +190,7 @@ class Truths:
             torch.cuda.synchronize()
         whole = (result, tuple(grads)) if call.grads is not None else result
         leaves = [leaf.detach() if isinstance(leaf, Tensor) else leaf for leaf in flatten(whole)[0]]
-        return (leaves, structure(whole), tensors), [tensor.detach() for tensor in tensors]
+        return (leaves, structure(whole), tensors), [widened(tensor.detach()) for tensor in tensors]
 
     def _noisy(self, call: Call, inputs: Pieces, unit: float) -> tuple[Any, list[Tensor]] | None:
         """The same call with its float inputs moved by about one rounding error."""
