@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from autotriton.errors import AutoTritonError, TaskError
+from autotriton.judge.channel import ChannelError
 from autotriton.judge.options import JudgeOptions
 from autotriton.judge.processes import Processes
 from autotriton.judge.scripts import official, trial
@@ -116,6 +117,10 @@ class ScriptCourt:
             entry.users += 1
         try:
             yield self._opened(task, entry)
+        except (TaskError, ChannelError) as error:  # the gold's process failed, and would for the next candidate too
+            with entry.lock:
+                entry.failure = entry.failure or TaskError(str(error))
+            raise entry.failure from error
         finally:
             with self._lock:
                 entry.users -= 1

@@ -105,7 +105,12 @@ class ScriptReference:
                 found.close()
             return {"closed": True}, ()
         session = self.sessions[number]
-        return (session.fill(request) if do == "fill" else session.check(request)), ()
+        if do == "fill":
+            return session.fill(request), ()
+        try:
+            return session.check(request), ()
+        except Exception as error:  # noqa: BLE001 - the description is the candidate's: it must not cost others the gold
+            return _failed(f"call {request['call']}", f"cannot be compared: {type(error).__name__}"), ()
 
 
 class ScriptSession:
