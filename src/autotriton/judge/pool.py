@@ -99,6 +99,46 @@ class GpuLock:
             self.seize()
 
 
+class Beside:
+    """Verdicts beside other threads on one GPU; where neighbours may have spoilt one, another one alone."""
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+        self.lock = GpuLock()
+
+    def verdict(self, judge: Judge, task: Task, code: str) -> Verdict:
+        """Called by each of the workers, with the same judge or with judges that share their processes."""
+        processes = judge.processes
+        self.lock.share()
+        try:
+            stuck_before = processes.stuck()
+            total_before = processes.stuck_total
+            verdict: Verdict | None = judge.judge(task, code, alone=self.lock.alone, aside=self.lock.aside)
+        except TaskError as error:
+            if self.workers == 1 or _MEMORY not in str(error):
+                raise
+            verdict = None  # what it needs besides its inputs is not known before it has run
+        finally:
+            self.lock.unshare()
+        if verdict is None:
+            return self._alone(judge, lambda: judge.judge(task, code, aside=self.lock.aside_of_one, whole_gpu=True))
+        others_stuck = stuck_before or processes.stuck_total - total_before > 1  # its own process may be one
+        # Neighbours may have taken the memory, or held the GPU with an endless kernel: only alone does that count.
+        crowded = verdict.outcome is Outcome.RUNTIME_ERROR and _MEMORY in verdict.message
+        delayed = verdict.outcome is Outcome.TIMED_OUT and others_stuck
+        if self.workers == 1 or not (crowded or delayed):
+            return verdict
+        return self._alone(judge, lambda: judge.judge(task, code, aside=self.lock.aside_of_one))
+
+    def _alone(self, judge: Judge, run: Callable[[], Verdict]) -> Verdict:
+        self.lock.seize()
+        try:
+            judge.processes.wait_until_free()
+            return run()
+        finally:
+            self.lock.release()
+
+
 def judge_many(
     jobs: Iterable[Job], options: JudgeOptions | None = None, *, workers: int | None = None, judge: Judge | None = None
 ) -> Iterator[Judgement]:
@@ -117,7 +157,7 @@ def judge_many(
 class _Batch:
     def __init__(self, judge: Judge, jobs: list[Job], workers: int) -> None:
         self.judge, self.jobs, self.workers = judge, jobs, workers
-        self.lock = GpuLock()
+        self.beside = Beside(workers)
         self.results: queue.SimpleQueue[Judgement] = queue.SimpleQueue()
         self._counting = threading.Lock()
         self._left = Counter(task.hash for task, _ in jobs)
@@ -139,7 +179,7 @@ class _Batch:
         task, code = self.jobs[indices[0]]
         verdict, error = None, None
         try:
-            verdict = self._shared(task, code)
+            verdict = self.beside.verdict(self.judge, task, code)
         except AutoTritonError as failure:
             error = str(failure)
         except BaseException as failure:  # noqa: BLE001 - a bug of ours costs this job its verdict, never the others theirs
@@ -155,34 +195,3 @@ class _Batch:
             done = self._left[task.hash] == 0
         if done:
             self.judge.processes.references.forget(task)
-
-    def _shared(self, task: Task, code: str) -> Verdict:
-        judge, processes = self.judge, self.judge.processes
-        self.lock.share()
-        try:
-            stuck_before = processes.stuck()
-            total_before = processes.stuck_total
-            verdict: Verdict | None = judge.judge(task, code, alone=self.lock.alone, aside=self.lock.aside)
-        except TaskError as error:
-            if self.workers == 1 or _MEMORY not in str(error):
-                raise
-            verdict = None  # what it needs besides its inputs is not known before it has run
-        finally:
-            self.lock.unshare()
-        if verdict is None:
-            return self._alone(lambda: judge.judge(task, code, aside=self.lock.aside_of_one, whole_gpu=True))
-        others_stuck = stuck_before or processes.stuck_total - total_before > 1  # its own process may be one
-        # Neighbours may have taken the memory, or held the GPU with an endless kernel: only alone does that count.
-        crowded = verdict.outcome is Outcome.RUNTIME_ERROR and _MEMORY in verdict.message
-        delayed = verdict.outcome is Outcome.TIMED_OUT and others_stuck
-        if self.workers == 1 or not (crowded or delayed):
-            return verdict
-        return self._alone(lambda: judge.judge(task, code, aside=self.lock.aside_of_one))
-
-    def _alone(self, run: Callable[[], Verdict]) -> Verdict:
-        self.lock.seize()
-        try:
-            self.judge.processes.wait_until_free()
-            return run()
-        finally:
-            self.lock.release()

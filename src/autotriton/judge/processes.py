@@ -38,8 +38,10 @@ class Gpu:
 class Processes:
     """Fork servers and references, started when first needed."""
 
-    def __init__(self, sandbox_kind: str = "auto") -> None:
+    def __init__(self, sandbox_kind: str = "auto", *, gpu_memory_bytes: int | None = None) -> None:
+        """`gpu_memory_bytes`: how much of the GPU's memory to use at once; None: all of it."""
         self.kind = sandbox.resolve(sandbox_kind)
+        self._gpu_memory_bytes = gpu_memory_bytes
         self._servers: dict[tuple[bool, tuple[str, ...]], ForkServer] = {}
         self.references = References(self)
         self._lock = threading.Lock()
@@ -75,6 +77,12 @@ class Processes:
                 self._gpu = Gpu(**answer["gpu"]) if answer.get("gpu") else None
             self._gpu_known = True
         return self._gpu
+
+    def gpu_memory(self) -> int:
+        """Bytes that tasks may have between them; 0 without a GPU."""
+        gpu = self.gpu()
+        total = gpu.memory_bytes if gpu is not None else 0
+        return total if self._gpu_memory_bytes is None else min(total, self._gpu_memory_bytes)
 
     def machine(self) -> Machine:
         """This machine, with its GPU once something has looked at it."""

@@ -24,6 +24,7 @@ from autotriton.judge.oracle import expect
 from autotriton.judge.program import Inputs, Leaf, Program, duplicate, map_tensors, randomise_state, state
 from autotriton.judge.rehearsal import Rehearsal, variants_for
 from autotriton.judge.shrink import shrink
+from autotriton.judge.sizing import needs
 from autotriton.types import Check, Task
 
 _SLACK_BYTES = 1 << 20
@@ -46,6 +47,8 @@ def main(control: socket.socket) -> None:
         try:
             if request["do"] == "size":
                 answer = input_size(request)
+            elif request["do"] == "needs":
+                answer = needs(request)
             elif request["do"] == "open":
                 reference = Reference(request)
                 answer = reference.describe()

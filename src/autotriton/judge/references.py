@@ -206,8 +206,7 @@ class References:
 
     def _reserve(self, input_bytes: int | None, whole: bool) -> int:
         """Wait until the GPU has room for a task with these inputs; idle references make it."""
-        gpu = self._processes.gpu()
-        total = gpu.memory_bytes if gpu is not None else 0
+        total = self._processes.gpu_memory()
         wanted = total // 4 if input_bytes is None else min(_INPUT_COPIES * input_bytes + _CONTEXT_BYTES, total)
         wanted = total if whole else wanted
         while True:
