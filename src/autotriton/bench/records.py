@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pydantic import Field, ValidationError
 
-from autotriton.errors import UsageError
+from autotriton.errors import PrerequisiteError, UsageError
 from autotriton.store import Run, RunInfo
 from autotriton.types import Attempt, Record
 
@@ -63,7 +63,16 @@ class BenchRun:
 
 
 def save_suite(run: Run, suite: Suite) -> None:
-    (run.path / SUITE_FILE).write_text(suite.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    """Writes it, or leaves the one that is there: a full disk costs nothing that was known."""
+    path = run.path / SUITE_FILE
+    fresh = path.with_suffix(".tmp")
+    try:
+        fresh.write_text(suite.model_dump_json(indent=1) + "\n", encoding="utf-8")
+        fresh.replace(path)
+    except OSError as error:
+        raise PrerequisiteError(
+            f"cannot write {path}: {error.strerror or error}", hint="free some space there, or make it writable"
+        ) from error
 
 
 def load(run: Run) -> BenchRun:

@@ -1,0 +1,230 @@
+"""One proposer over a suite: answers drawn ahead, judged as they come, every attempt on disk at once.
+
+Must stay true: nothing is judged twice, by task and sample; a task whose judging breaks costs that task only; and
+whatever ends a run early (a kill, a full disk, an interrupt) leaves a run that can be resumed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from autotriton.bench.answers import Answer, Shelf
+from autotriton.bench.examine import Examined, Examiner, Job
+from autotriton.bench.proposing import Missing, Proposing, on_this_gpu, only_missing, threads_for
+from autotriton.bench.records import BenchRun, Suite, load, save_suite
+from autotriton.errors import AutoTritonError
+from autotriton.judge import JUDGE_VERSION
+from autotriton.propose import Proposer
+from autotriton.store import Run
+from autotriton.types import Attempt, Official, Outcome, Policy, Task, Tier, Verdict
+
+_RANDOM = "random by itself"
+_MEMORY = ("does not fit into memory", "too much memory")
+"""How the judge says that a task, not a candidate, is at fault."""
+
+
+@dataclass(frozen=True)
+class Begun:
+    """Samples in all, and how many of them an earlier, interrupted run has done."""
+
+    total: int
+    done: int
+    accepted: int = 0
+
+
+@dataclass(frozen=True)
+class Came:
+    """So many answers came, or will never come."""
+
+    count: int
+
+
+@dataclass(frozen=True)
+class Finished:
+    """An attempt is on disk."""
+
+    attempt: Attempt
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """So many samples will have no attempt."""
+
+    task_id: str
+    count: int
+    why: str
+
+
+Event = Begun | Came | Finished | Dropped
+Tell = Callable[[Event], None]
+
+
+@dataclass(frozen=True)
+class RunnerOptions:
+    samples: int = 1
+    policy: Policy = Policy.STRICT
+    tier: Tier | None = None
+    proposal_workers: int | None = None
+    """Tasks a proposer is asked about at once; None: what suits the proposer."""
+
+
+def bench(
+    run: Run,
+    suite: Suite,
+    tasks: Sequence[Task],
+    proposer: Proposer,
+    examiner: Examiner,
+    options: RunnerOptions,
+    tell: Tell | None = None,
+) -> BenchRun:
+    """Judges what is missing of the run, and gives the whole of it back. `suite` says which tasks are skipped."""
+    _Runner(run, suite, tasks, proposer, examiner, options, tell or (lambda _: None)).go()
+    return load(run)
+
+
+class _Runner:
+    def __init__(
+        self,
+        run: Run,
+        suite: Suite,
+        tasks: Sequence[Task],
+        proposer: Proposer,
+        examiner: Examiner,
+        options: RunnerOptions,
+        tell: Tell,
+    ) -> None:
+        self.run, self.proposer, self.examiner, self.options = run, proposer, examiner, options
+        self.suite, self._mutex, self._tell = suite, threading.RLock(), tell
+        left_out = {*suite.skipped, *suite.excluded}
+        self.tasks = {task.id: task for task in tasks if task.id not in left_out}
+        earlier = [attempt for attempt in run.attempts() if attempt.verdict is not None]
+        self.done = {(attempt.task.id, attempt.sample) for attempt in earlier if attempt.task.id in self.tasks}
+        self.accepted = sum(attempt.verdict.accepted for attempt in earlier if attempt.verdict is not None)
+        self._shelf = Shelf(run.path)
+        self._jobs: dict[int, Answer] = {}
+        self._broke: AutoTritonError | None = None
+
+    def go(self) -> None:
+        save_suite(self.run, self.suite)
+        samples = self.options.samples
+        self._say(Begun(len(self.tasks) * samples, len(self.done), self.accepted))
+        kept = self._kept()
+        missing = only_missing(
+            list(self.tasks.values()), self.done | {(one.task.id, one.sample) for one in kept}, samples
+        )
+        self._say(Came(len(kept)))
+        proposing = Proposing(
+            self.proposer,
+            {id: (self.tasks[id], numbers) for id, numbers in missing.items()},
+            self._shelf,
+            samples=samples,
+            threads=self.options.proposal_workers or threads_for(self.proposer, samples),
+            came=lambda count: self._say(Came(count)),
+        )
+        try:
+            if on_this_gpu(self.proposer) and self.options.tier is Tier.TIME:
+                proposing.wait()  # nothing else runs on a GPU that measures
+                self._free_gpu()
+            for examined in self.examiner.examine(self._judgeable(kept, proposing)):
+                self._take(examined)
+        finally:
+            proposing.close()
+            self._shelf.close()
+        if self._broke is not None:
+            raise self._broke
+
+    def _kept(self) -> list[Answer]:
+        """Answers an earlier run got and did not judge; of two for the same sample the first counts."""
+        found: dict[tuple[str, int], Answer] = {}
+        for one in self._shelf.known(self.tasks):
+            key = (one.task.id, one.sample)
+            if key not in self.done and one.sample < self.options.samples:
+                found.setdefault(key, one)
+        return list(found.values())
+
+    def _free_gpu(self) -> None:
+        close = getattr(self.proposer, "close", None)
+        if close is not None:
+            close()
+
+    def _judgeable(self, kept: Sequence[Answer], proposing: Proposing) -> Iterator[Job]:
+        """Jobs for the examiner, which may draw them in any of its threads; what needs no judge is recorded here."""
+        try:
+            for item in self._items(kept, proposing):
+                if self._broke is not None:
+                    return
+                if isinstance(item, Missing):
+                    self._say(Dropped(item.task.id, item.count, "the proposer has no more"))
+                elif (job := self._job(item)) is not None:
+                    yield job
+        except AutoTritonError as error:  # a full disk, met outside the thread that waits for verdicts
+            self._broke = error
+
+    def _items(self, kept: Sequence[Answer], proposing: Proposing) -> Iterator[Answer | Missing]:
+        yield from kept
+        yield from proposing
+
+    def _job(self, answer: Answer) -> Job | None:
+        if answer.task.id in self.suite.excluded or answer.task.id in self.suite.skipped:
+            self._say(Dropped(answer.task.id, 1, "the task cannot be judged"))
+            return None
+        if answer.error is not None:
+            self._record(answer, None, None, answer.error)
+            return None
+        if answer.refusal is not None:
+            self._record(answer, self._refused(answer.refusal), Official(called=False, executed=False))
+            return None
+        with self._mutex:
+            number = len(self._jobs)
+            self._jobs[number] = answer
+        return Job(number, answer.task, answer.candidate)
+
+    def _refused(self, why: str) -> Verdict:
+        return Verdict(
+            outcome=Outcome.NO_CODE,
+            message=why,
+            policy=self.options.policy,
+            tier=Tier.RULES,
+            judge_version=JUDGE_VERSION,
+        )
+
+    def _take(self, examined: Examined) -> None:
+        answer = self._jobs[examined.job.number]
+        if examined.verdict is None:
+            self._look_at_the_task(answer.task, examined.error or "")
+        self._record(answer, examined.verdict, examined.official, examined.error)
+
+    def _look_at_the_task(self, task: Task, error: str) -> None:
+        """A task that no answer can be judged on is left out, with the reason; the others go on."""
+        line = " ".join(error.split())
+        with self._mutex:
+            if _RANDOM in error:
+                excluded = {**self.suite.excluded, task.id: line}
+                self.suite = self.suite.model_copy(update={"excluded": excluded})
+            elif any(words in error for words in _MEMORY):
+                skipped = {**self.suite.skipped, task.id: line}
+                self.suite = self.suite.model_copy(update={"skipped": skipped})
+            else:
+                return
+            save_suite(self.run, self.suite)
+
+    def _record(
+        self, answer: Answer, verdict: Verdict | None, official: Official | None, error: str | None = None
+    ) -> None:
+        attempt = Attempt(
+            run_id=self.run.id,
+            task=answer.task,
+            candidate=answer.candidate,
+            verdict=verdict,
+            error=error if verdict is None else None,
+            sample=answer.sample,
+            official=official,
+        )
+        self.run.append(attempt)
+        self._say(Finished(attempt))
+
+    def _say(self, event: Event) -> None:
+        with self._mutex:
+            self._tell(event)

@@ -1,0 +1,113 @@
+"""Suites by name: where their tasks come from and who judges the answers."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from autotriton.bench import records
+from autotriton.bench.examine import Examiner
+from autotriton.bench.records import SUITE_FILE, Suite, SuiteTask
+from autotriton.errors import PrerequisiteError, UsageError
+from autotriton.judge import JudgeOptions
+from autotriton.store import Run
+from autotriton.tasks import folder, kernelbench
+from autotriton.tasks.families import families
+from autotriton.types import Task
+
+_SCRIPTS = "tritonbench"
+_CHANNELS = ("g", "t")
+STYLES = ("simple", "complex")
+NAMES = (
+    *(f"{kernelbench.NAME}-l{level}" for level in kernelbench.LEVELS),
+    *(f"{_SCRIPTS}-{channel}" for channel in _CHANNELS),
+    folder.NAME,
+)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A suite as its files say."""
+
+    name: str
+    version: str
+    tasks: tuple[Task, ...]
+    damaged: Mapping[str, str] = field(default_factory=dict)
+    ignored: tuple[str, ...] = ()
+
+    @property
+    def scripts(self) -> bool:
+        """Its tasks are scripts with tests, not modules with inputs."""
+        return self.name.startswith(_SCRIPTS)
+
+    def limited(self, limit: int | None) -> Loaded:
+        """Only the first tasks; damaged files count only where all do."""
+        if limit is None:
+            return self
+        return Loaded(self.name, self.version, self.tasks[:limit], {}, ())
+
+    def suite(self, skipped: Mapping[str, str]) -> Suite:
+        """The record of what is asked; damaged tasks are part of it, as nobody can answer them."""
+        there = [SuiteTask(id=t.id, families=families(t.source), source=t.source) for t in self.tasks]
+        broken = [SuiteTask(id=name) for name in self.damaged]
+        reasons = {name: f"damaged: {reason}" for name, reason in self.damaged.items()}
+        return Suite(
+            name=self.name, version=self.version, tasks=(*there, *broken), skipped={**reasons, **dict(skipped)}
+        )
+
+
+def load(name: str, root: Path, style: str = STYLES[0]) -> Loaded:
+    """The suite of that name out of a checkout or folder. Raises UsageError where either is not what it should be."""
+    known(name)
+    kind, _, part = name.partition("-")
+    root = root.expanduser()
+    if kind == kernelbench.NAME:
+        found = kernelbench.read(root, int(part.removeprefix("l")))
+        return Loaded(name, found.version, found.tasks, found.damaged)
+    if kind == _SCRIPTS:
+        read = _scripts("autotriton.tasks.tritonbench").read(root, part, style)
+        return Loaded(name, read.version, tuple(read.tasks), read.damaged)
+    found = folder.read(root)
+    return Loaded(name, found.version, found.tasks, found.damaged, found.ignored)
+
+
+def known(name: str) -> None:
+    if name not in NAMES:
+        near = difflib.get_close_matches(name, NAMES, n=1, cutoff=0.6)
+        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(NAMES)}"
+        raise UsageError(f"unknown suite {name!r}", hint=hint)
+
+
+def examiner(
+    loaded: Loaded, options: JudgeOptions, *, workers: int | None, samples: int, memory_bytes: int | None
+) -> Examiner:
+    """Whoever judges this suite's answers; its processes live until `close`."""
+    if loaded.scripts:
+        made: Examiner = _scripts("autotriton.bench.scripts").ScriptExaminer(
+            options.policy, options.device, workers, options.timeout_s
+        )
+        return made
+    from autotriton.bench.modules import ModuleExaminer
+
+    return ModuleExaminer(options, workers=workers, samples=samples, memory_bytes=memory_bytes)
+
+
+def begin(run: Run, loaded: Loaded, examiner: Examiner, memory_bytes: int | None) -> Suite:
+    """What the run asks: as it was begun where it is resumed, else with the tasks that do not fit left out."""
+    if (run.path / SUITE_FILE).is_file():
+        return records.load(run).suite
+    too_large = getattr(examiner, "too_large", None)
+    skipped: dict[str, str] = too_large(loaded.tasks, memory_bytes) if too_large is not None else {}
+    return loaded.suite(skipped)
+
+
+def _scripts(module: str) -> Any:
+    """A part of the harness for scripts, imported when it is needed."""
+    if importlib.util.find_spec(module) is None:
+        raise PrerequisiteError("this installation has no TritonBench harness", hint="install a newer autotriton")
+    return importlib.import_module(module)

@@ -1,0 +1,241 @@
+"""`autotriton bench SUITE --root DIR`: a proposer over a suite, counted; `bench compare RUN RUN...`: runs side by side.
+
+Exit 0 when the run is finished, whatever it found; 130 when it was interrupted.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from autotriton.cli.judge import Device, SandboxKind, judging
+from autotriton.errors import AutoTritonError, JudgeError, PrerequisiteError, ProposerError, UsageError
+from autotriton.types import Policy, Tier
+
+if TYPE_CHECKING:
+    from autotriton.bench.examine import Examiner
+    from autotriton.bench.records import BenchRun
+    from autotriton.bench.suites import Loaded
+    from autotriton.judge import JudgeOptions
+    from autotriton.propose import Proposer
+    from autotriton.store import Run
+
+DEFAULT_PROPOSER = "compiler"
+COMPARE = "compare"
+
+
+class Style(StrEnum):
+    SIMPLE = "simple"
+    COMPLEX = "complex"
+
+
+class Interrupted(AutoTritonError):
+    """Ctrl-C: everything judged so far is kept."""
+
+    exit_code = 130
+
+
+class SuiteOrCompare(TyperCommand):
+    """The verb takes a suite; `compare` in its place is a verb of its own, with its own options."""
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        if args[:1] == [COMPARE]:
+            return _comparing().make_context(f"{info_name} {COMPARE}", args[1:], parent=parent, **extra)
+        return super().make_context(info_name, args, parent=parent, **extra)
+
+
+def bench(
+    suite: Annotated[
+        str,
+        typer.Argument(metavar="SUITE", help="kernelbench-l1 | -l2 | -l3 | tritonbench-g | tritonbench-t | tasks"),
+    ],
+    root: Annotated[Path, typer.Option(metavar="DIR", help="The suite's checkout, or a folder of task files.")],
+    proposer: Annotated[
+        str, typer.Option(help="compiler | model[:PATH] | endpoint:URL#MODEL | files:DIR", metavar="P")
+    ] = DEFAULT_PROPOSER,
+    k: Annotated[int, typer.Option("--k", min=1, help="Answers per task.")] = 1,
+    temperature: Annotated[
+        float | None, typer.Option(help="Of a language model; 0 by default for one answer, 0.7 for several.")
+    ] = None,
+    max_tokens: Annotated[int | None, typer.Option(min=1, help="Of one answer of a language model.")] = None,
+    policy: Annotated[Policy, typer.Option(help="How much torch may compute.")] = Policy.STRICT,
+    tier: Annotated[
+        Tier | None, typer.Option(help="How far to go; by default `time` on a GPU and `compile` without one.")
+    ] = None,
+    device: Annotated[Device, typer.Option(help="Where candidates run.")] = Device.AUTO,
+    sandbox: Annotated[SandboxKind, typer.Option(help="What holds the candidates.")] = SandboxKind.AUTO,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many tasks.")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Candidates judged at once.")] = None,
+    proposal_workers: Annotated[int | None, typer.Option(min=1, help="Tasks proposed for at once.")] = None,
+    memory: Annotated[
+        str | None, typer.Option(metavar="24GiB", help="GPU memory to stay within; what the card has by default.")
+    ] = None,
+    style: Annotated[Style, typer.Option(help="Of TritonBench's instructions.")] = Style.SIMPLE,
+    timeout: Annotated[float | None, typer.Option(metavar="SECONDS", help="For each run of a candidate.")] = None,
+    repetitions: Annotated[int, typer.Option(min=1, help="Fresh processes per timing.")] = 3,
+    timing_seconds: Annotated[float, typer.Option(min=0.05, help="Timed blocks per repetition.")] = 0.6,
+    runs: Annotated[Path, typer.Option(metavar="DIR", help="Where runs are recorded.")] = Path("runs"),
+    resume: Annotated[str | None, typer.Option(metavar="RUN", help="Go on with an interrupted run.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The counts as JSON.")] = False,
+) -> None:
+    """Run a proposer over a benchmark suite and count what it achieves, officially and checked.
+
+    `autotriton bench compare RUN RUN...` shows runs side by side.
+    """
+    from autotriton.bench import memory as sizes
+    from autotriton.bench import suites
+    from autotriton.judge import JudgeOptions
+
+    loaded = suites.load(suite, root, style.value)
+    tell_damaged(loaded)
+    loaded = loaded.limited(limit)
+    limit_bytes = None if memory is None else sizes.parse_memory(memory)
+    tier = _tier(tier, device)
+    asked = judging(policy, tier, device, True, sandbox, None, timeout)
+    options = JudgeOptions(**asked, repetitions=repetitions, timing_s=timing_seconds)
+    asking = _asking(k, temperature, max_tokens)
+    config = {
+        "suite": loaded.name,
+        "suite_version": loaded.version,
+        "proposer": proposer,
+        "k": k,
+        **{name: value for name, value in asking.items() if name != "samples"},
+        **asked,
+        "repetitions": repetitions,
+        "timing_s": timing_seconds,
+        "limit": limit,
+        "memory": limit_bytes,
+        **({"style": style.value} if loaded.scripts else {}),
+    }
+    if sandbox is SandboxKind.NONE:
+        print("warning: without a sandbox candidates can do whatever you can do", file=sys.stderr)
+    source = _proposer(proposer, asking)
+    started = time.monotonic()
+    with _run(runs, resume, config) as run:
+        found = _go(run, loaded, source, options, k, workers, proposal_workers, limit_bytes)
+    _print(found, run, time.monotonic() - started, as_json)
+    _require_verdicts(found)
+
+
+def tell_damaged(loaded: Loaded) -> None:
+    """One line each on stderr: a file that should be a task and is none must not vanish in silence."""
+    for name, reason in loaded.damaged.items():
+        print(f"skipped {name}: {reason}", file=sys.stderr)
+    if loaded.ignored:
+        named = ", ".join(f"{name}.py" for name in loaded.ignored[:5]) + (", ..." if len(loaded.ignored) > 5 else "")
+        print(f"no tasks, as they have no class `Model`: {named}", file=sys.stderr)
+
+
+def _tier(asked: Tier | None, device: Device) -> Tier:
+    from autotriton import machine
+
+    gpu = device is not Device.CPU and machine.describe().gpu is not None
+    if asked is Tier.TIME and not gpu:
+        raise PrerequisiteError("timing needs a CUDA device and none was found", hint="leave --tier out")
+    return asked or (Tier.TIME if gpu else Tier.COMPILE)
+
+
+def _asking(k: int, temperature: float | None, max_tokens: int | None) -> dict[str, Any]:
+    """How a language model is asked: k independent answers, none refined; the best guess where there is one."""
+    if temperature is None and k == 1:
+        temperature = 0.0
+    given = {"temperature": temperature, "max_tokens": max_tokens}
+    return {"samples": k, "turns": 1, **{name: value for name, value in given.items() if value is not None}}
+
+
+def _proposer(spec: str, settings: dict[str, Any]) -> Proposer:
+    from autotriton.propose import proposers
+
+    return proposers.parse(spec, **settings)
+
+
+def _run(root: Path, resume: str | None, config: dict[str, Any]) -> Run:
+    from autotriton.judge import JUDGE_VERSION
+    from autotriton.store import Store
+
+    if resume is None:
+        return Store(root).create("bench", config, judge_version=JUDGE_VERSION)
+    path = Path(resume)
+    store = Store(path.parent if len(path.parts) > 1 else root)  # a run is named by its id or by its folder
+    return store.resume(path.name, config)
+
+
+def _go(
+    run: Run,
+    loaded: Loaded,
+    proposer: Proposer,
+    options: JudgeOptions,
+    k: int,
+    workers: int | None,
+    proposal_workers: int | None,
+    limit_bytes: int | None,
+) -> BenchRun:
+    """The run, finished. Whatever ends it early is one line that says how to go on."""
+    from autotriton.bench import suites
+    from autotriton.bench.runner import RunnerOptions, bench
+    from autotriton.cli.bench_progress import watching
+
+    examiner: Examiner | None = None
+    try:
+        examiner = suites.examiner(loaded, options, workers=workers, samples=k, memory_bytes=limit_bytes)
+        suite = suites.begin(run, loaded, examiner, limit_bytes)
+        for name, reason in suite.skipped.items():
+            if name not in loaded.damaged:
+                print(f"skipped {name}: {reason}", file=sys.stderr)
+        asked = RunnerOptions(k, options.policy, options.tier, proposal_workers)
+        with watching() as tell:
+            return bench(run, suite, loaded.tasks, proposer, examiner, asked, tell)
+    except KeyboardInterrupt:
+        kept = sum(1 for _ in run.attempts())
+        raise Interrupted(f"interrupted; {kept} attempts are kept", hint=_again(run)) from None
+    except AutoTritonError as error:
+        hint = f"{error.hint}; then {_again(run)}" if error.hint else _again(run)
+        raise type(error)(str(error.args[0]), hint=hint) from error
+    finally:
+        for one in (examiner, proposer):
+            if (close := getattr(one, "close", None)) is not None:
+                close()
+
+
+def _again(run: Run) -> str:
+    return f"go on with the same options and --resume {run.path}"
+
+
+def _print(found: BenchRun, run: Run, seconds: float, as_json: bool) -> None:
+    from autotriton.cli import bench_show, show
+
+    if as_json:
+        print(json.dumps(show.finite(bench_show.summary(found, run.path, seconds)), allow_nan=False))
+    else:
+        bench_show.show(found, run.path)
+
+
+def _require_verdicts(found: BenchRun) -> None:
+    """A run in which nothing was judged is a failure of whoever kept it from being judged."""
+    from autotriton.bench.answers import PROPOSER_FAILED
+
+    errors = [attempt.error or "" for attempt in found.attempts]
+    if not errors or any(attempt.verdict is not None for attempt in found.attempts):
+        return
+    if all(error.startswith(PROPOSER_FAILED) for error in errors):
+        raise ProposerError(f"no task got an answer: {errors[-1]}")
+    raise JudgeError(f"no answer could be judged: {errors[-1]}")
+
+
+def _comparing() -> Any:
+    from importlib import util
+
+    if util.find_spec("autotriton.cli.compare") is None:
+        raise UsageError("this installation cannot compare runs", hint="install a newer autotriton")
+    from importlib import import_module
+
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.command(name=COMPARE)(import_module("autotriton.cli.compare").compare)
+    return typer.main.get_command(app)
