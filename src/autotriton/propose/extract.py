@@ -17,6 +17,8 @@ _THOUGHT = re.compile(r"<(?P<end>/?)(?:think|thinking|thought|reasoning)>", re.I
 _FENCE = re.compile(r"[ \t]*(?P<mark>`{3,}|~{3,})(?P<info>[^`]*)")
 _CODE_LINE = re.compile(r"(?:import|from|class|def)\s+[A-Za-z_]|@[A-Za-z_]|\"\"\"|'''")
 _PYTHON = frozenset(("", "py", "python", "python3", "py3", "triton", "ipython"))
+MOST_CHARS = 1_000_000
+"""Of an answer; a longer one is no program the judge would read, and parsing it could take gigabytes."""
 _MOST_ENDS, _MOST_STARTS, _MOST_CUTS = 8, 3, 20
 """How many places a block or an unfenced program is tried to end or start at; each costs one parse."""
 
@@ -31,6 +33,8 @@ class Block:
 
 def extract(answer: str, names: Sequence[str] = ("ModelNew",)) -> str:
     """The program that defines one of `names`, or the likeliest piece of code; "" where there is none."""
+    if len(answer) > MOST_CHARS:
+        return ""
     spoken = without_thoughts(answer.replace("\r\n", "\n").replace("\r", "\n"))
     fenced = blocks(spoken)
     if not fenced:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from autotriton.errors import ProposerError, UsageError
-from autotriton.propose.extract import extract, parses
+from autotriton.propose.extract import MOST_CHARS, extract, parses
 from autotriton.propose.prompt import wanted
 from autotriton.types import Attempt, Candidate, Task
 
@@ -26,7 +26,9 @@ _LEVEL = re.compile(r"\bl(?:evel)?[-_]?(\d+)\b")
 
 
 class FilesProposer:
-    """Every stored answer to a task, in the order of the samples; equal answers count as often as they are there."""
+    """Every stored answer to a task, in the order of the samples; equal answers count as often as they are there. A file
+    that cannot be read is an error after all the others.
+    """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder).expanduser()
@@ -38,13 +40,20 @@ class FilesProposer:
     def propose(self, task: Task, history: Sequence[Attempt]) -> Iterator[Candidate]:
         own = (attempt.candidate for attempt in history if attempt.candidate.proposer == self.name)
         tried = Counter((candidate.task_id, candidate.id) for candidate in own)
+        unread: list[ProposerError] = []
         for path in self._answers(task):
-            candidate = self._candidate(task, path)
+            try:
+                candidate = self._candidate(task, path)
+            except ProposerError as error:  # told at the end: it costs none of the answers after it
+                unread.append(error)
+                continue
             key = (candidate.task_id, candidate.id)
             if tried[key]:
                 tried[key] -= 1
             else:
                 yield candidate
+        if unread:
+            raise unread[0]
 
     def _answers(self, task: Task) -> list[Path]:
         """Files that answer the task, by its name or by its number in KernelBench."""
@@ -84,7 +93,7 @@ class FilesProposer:
             raise ProposerError(f"the answer {path} cannot be read: {error.strerror}") from None
         except UnicodeDecodeError:
             raise ProposerError(f"the answer {path} is not UTF-8 text", hint="remove it, or save it as UTF-8") from None
-        whole = path.suffix != ".py" or ("```" in text and not parses(text))
+        whole = path.suffix != ".py" or ("```" in text and len(text) <= MOST_CHARS and not parses(text))
         if not whole:
             return Candidate(task_id=task.id, code=text, proposer=self.name)
         code = extract(text, wanted(task).accepted)

@@ -24,6 +24,8 @@ from autotriton.types import Attempt, Candidate, Task
 
 ENGINES = ("templates", "inductor")
 _CAPTURE = "autotriton.propose.compiler.inductor.capture"
+_RUNNING: set[subprocess.Popen[bytes]] = set()
+"""Children at work, for whoever must end before they do."""
 _QUIET = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1", "TRITON_INTERPRET": "0"}
 
 
@@ -56,6 +58,11 @@ class CompilerProposer:
                 failures.append(f"{engine}: {error.args[0]}")
         if len(failures) == len(self.engines):
             raise ProposerError("; ".join(failures) if len(failures) > 1 else failures[0].partition(": ")[2])
+
+    def close(self) -> None:
+        """Ends the children that other threads are waiting for."""
+        for process in tuple(_RUNNING):
+            process.kill()
 
 
 def _templates(task: Task, timeout_s: float, on_gpu: bool) -> Iterator[Candidate]:
@@ -136,11 +143,15 @@ def _run_child(module: str, question: Path, answer: Path, folder: str, timeout_s
     command = child_command(module, str(question), str(answer))
     told = Path(folder, "stderr")  # a file, for a compiling process may outlive the child and would keep a pipe open
     with told.open("wb") as stderr:
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=stderr)
+        _RUNNING.add(process)
         try:
-            ended = subprocess.run(
-                command, env=environment, stdout=subprocess.DEVNULL, stderr=stderr, timeout=timeout_s, check=False
-            )
+            code = process.wait(timeout=timeout_s)
         except subprocess.TimeoutExpired:
             return f"was stopped after {timeout_s:g} s"
+        finally:  # after an interrupt too: the child does not outlive it
+            process.kill()
+            process.wait()
+            _RUNNING.discard(process)
     last = told.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
-    return f"ended with code {ended.returncode} and no answer: {' '.join(last)}"
+    return f"ended with code {code} and no answer: {' '.join(last)}"

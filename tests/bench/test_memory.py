@@ -1,0 +1,64 @@
+"""Whether tasks fit, before anything is proposed."""
+
+from __future__ import annotations
+
+import pytest
+
+from autotriton.bench.memory import Need, look, parse_memory, too_large
+from autotriton.errors import UsageError
+from autotriton.judge.processes import Processes
+from autotriton.types import Task
+
+GIB = 2**30
+
+
+@pytest.mark.parametrize("text", ["24GiB", "24GB", "24g", "24", " 24 gib"])
+def test_amounts_of_memory(text):
+    assert parse_memory(text) == 24 * GIB
+
+
+def test_smaller_and_larger_units():
+    assert (parse_memory("512M"), parse_memory("0.5T")) == (512 << 20, 512 * GIB)
+
+
+@pytest.mark.parametrize("text", ["", "much", "-4GiB", "0", "24 apples"])
+def test_what_is_no_amount(text):
+    with pytest.raises(UsageError, match="not an amount of memory"):
+        parse_memory(text)
+
+
+def test_a_task_is_too_large_when_its_copies_are():
+    assert Need(inputs=6 * GIB, outputs=6 * GIB).bytes == (8 * 6 + 6 * 6 + 2) * GIB
+    tasks = [Task(id=name, source="") for name in ("large", "small", "unknown")]
+    needs = {"large": Need(6 * GIB, 6 * GIB, 0), "small": Need(GIB, GIB, GIB), "unknown": Need()}
+    found = too_large(tasks, 24 * GIB, lambda task: needs[task.id], workers=2)
+    assert found == {"large": "needs about 86 GiB of GPU memory (inputs of 6.0 GiB, outputs of 6.0 GiB) and has 24"}
+    assert too_large(tasks, 90 * GIB, lambda task: needs[task.id]) == {}
+
+
+SOURCE = """
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.empty(1 << 17, 1 << 17))
+
+    def forward(self, x):
+        return torch.relu(x @ self.weight)[: 1 << 10]
+
+def get_inputs():
+    return [torch.randn(1 << 18, 1 << 17)]
+"""
+
+
+@pytest.mark.interp
+def test_hundreds_of_gigabytes_are_looked_at_without_being_made():
+    processes = Processes()
+    try:
+        found = look(processes, Task(id="huge", source=SOURCE))
+        broken = look(processes, Task(id="broken", source="raise SystemExit"))
+    finally:
+        processes.close()
+    assert found == Need(inputs=128 * GIB, outputs=GIB // 2, weights=64 * GIB)
+    assert broken == Need()
