@@ -124,8 +124,8 @@ class _Runner:
             came=lambda count: self._say(Came(count)),
         )
         try:
-            if on_this_gpu(self.proposer) and self.options.tier is Tier.TIME:
-                proposing.wait()  # nothing else runs on a GPU that measures
+            if on_this_gpu(self.proposer) and self.options.tier in (Tier.RUN, Tier.TIME):
+                proposing.wait()  # nothing else runs on a GPU that measures, and tasks need its memory
                 self._free_gpu()
             for examined in self.examiner.examine(self._judgeable(kept, proposing)):
                 self._take(examined)
