@@ -1,4 +1,4 @@
-"""Stand-ins for examiners and proposers, so that the runner is tested on its own and at once."""
+"""Stand-ins for examiners and proposers, and runs made up through the real record types."""
 
 from __future__ import annotations
 
@@ -10,8 +10,21 @@ from types import SimpleNamespace
 import pytest
 
 from autotriton.bench.examine import Examined, Job
-from autotriton.bench.records import Suite, SuiteTask
-from autotriton.types import Attempt, Candidate, Official, Outcome, Policy, Task, Tier, Verdict
+from autotriton.bench.records import BenchRun, Suite, SuiteTask
+from autotriton.store import RunInfo
+from autotriton.types import (
+    Attempt,
+    Candidate,
+    Machine,
+    Official,
+    Outcome,
+    Policy,
+    Speedup,
+    Task,
+    Tier,
+    Timing,
+    Verdict,
+)
 
 
 def verdict(outcome: Outcome = Outcome.CORRECT, **more: object) -> Verdict:
@@ -83,3 +96,72 @@ def fakes() -> SimpleNamespace:
 @pytest.fixture
 def make() -> Callable[..., Verdict]:
     return verdict
+
+
+def timing(ms):
+    return Timing(median_ms=ms, p20_ms=ms * 0.98, p80_ms=ms * 1.02, samples=40, method="cuda events")
+
+
+@pytest.fixture
+def attempt():
+    """An attempt at a task. `eager` and `compile` are speed-ups: a ratio, or (low, ratio)."""
+
+    def make(task, outcome="correct", *, sample=0, official=None, error=None, eager=None, compile=None, **fields):
+        asked = {"eager": eager, "compile": compile}
+        ratios = {n: r if isinstance(r, tuple) else (r * 0.99, r) for n, r in asked.items() if r is not None}
+        speedups = {name: Speedup(ratio=ratio, low=low, high=ratio * 1.02) for name, (low, ratio) in ratios.items()}
+        measured = (
+            {"timing": timing(1.0), "baselines": {n: timing(r) for n, (_, r) in ratios.items()}} if ratios else {}
+        )
+        verdict = Verdict.model_validate(
+            {
+                "outcome": Outcome(outcome),
+                "message": outcome,
+                "policy": Policy.STRICT,
+                "tier": Tier.TIME if ratios else Tier.RUN,
+                "speedups": speedups,
+                **measured,
+                **fields,
+            }
+        )
+        protocol = None if official is None else Official(called=official[0], executed=official[1])
+        return Attempt(
+            run_id="run-1",
+            task=Task(id=task, source="source"),
+            candidate=Candidate(task_id=task, code=f"# {task} {sample}", proposer="model:tiny"),
+            verdict=None if error else verdict,
+            error=error,
+            sample=sample,
+            official=protocol,
+        )
+
+    return make
+
+
+@pytest.fixture
+def bench_run():
+    """A run over tasks named by the string, e.g. "a b c"."""
+
+    def make(
+        tasks, *attempts, k=1, run_id="run-1", name="kernelbench-l1", version="abc123", skipped=None, excluded=None
+    ):
+        suite = Suite(
+            name=name,
+            version=version,
+            tasks=tuple(SuiteTask(id=task, families=("matmul",), source="source") for task in tasks.split()),
+            skipped=skipped or {},
+            excluded=excluded or {},
+        )
+        info = RunInfo(
+            id=run_id,
+            verb="bench",
+            config={"proposer": "model:tiny", "k": k},
+            commit="0" * 40,
+            started="2025-01-01T00:00:00+00:00",
+            machine=Machine(gpu="NVIDIA H200", cpu="a cpu", cores=2, torch="2.11.0", triton="3.6.0"),
+            versions={"torch": "2.11.0"},
+            judge_version="7",
+        )
+        return BenchRun(info, suite, tuple(attempts))
+
+    return make
