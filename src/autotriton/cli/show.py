@@ -31,13 +31,13 @@ from autotriton.types import Check, Kernel, Severity, Speedup, Timing, Verdict
 if TYPE_CHECKING:
     from autotriton.loop import Result
 
-__all__ = ["finite", "result", "verdict"]
+__all__ = ["finite", "result", "screen", "verdict"]
 _PIPE_WIDTH = 120
 
 
 def verdict(found: Verdict, *, task: str, run: str | None = None, console: Console | None = None) -> None:
     """Prints the verdict line, then whatever was measured."""
-    out = console or _screen()
+    out = console or screen()
     word = "[bold green]accepted[/]" if found.accepted else "[bold red]rejected[/]"
     head = f"{word}  {escape(task)}  {found.outcome.value} ({found.policy.value}, up to {found.tier.value})"
     out.print(head, soft_wrap=True, highlight=False)
@@ -51,7 +51,7 @@ def verdict(found: Verdict, *, task: str, run: str | None = None, console: Conso
 
 def result(found: Result, *, files: Mapping[str, Path], run: Path, console: Console | None = None) -> None:
     """What was tried, the winner's verdict, and where things are."""
-    out = console or _screen()
+    out = console or screen()
     _attempts(found, out)
     for failure in found.failures:
         line = f"[yellow]gave up[/]  {escape(failure.who)}: {escape(failure.cause)}"
@@ -97,7 +97,7 @@ def _attempt(found: Verdict | None, timed: bool) -> list[str]:
     return cells
 
 
-def _screen() -> Console:
+def screen() -> Console:
     """The terminal as wide as it is; a file or pipe has no width, and tables need some. `:x:` is text, no picture."""
     console = Console(emoji=False)
     return console if console.is_terminal else Console(width=_PIPE_WIDTH, emoji=False)

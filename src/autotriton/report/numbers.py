@@ -9,6 +9,7 @@ from autotriton.types import Check, Speedup, Verdict
 
 NONE = "-"
 """For what was not measured."""
+NOT_MEASURED = "not measured"
 
 
 def worst_check(verdict: Verdict) -> Check | None:
@@ -38,6 +39,17 @@ def count(value: int | None) -> str:
 
 def share(value: float | None) -> str:
     return NONE if value is None else f"{value:.0%}"
+
+
+def percent(value: float | None, digits: int | None = 1) -> str:
+    """A number that is in percent already; without `digits` as it was published."""
+    if value is None:
+        return NONE
+    return f"{value:.{digits}f}" if digits is not None else f"{value:g}"
+
+
+def p_value(value: float) -> str:
+    return "p < 0.001" if value < 0.001 else f"p = {value:.3f}"
 
 
 def milliseconds(value: float | None) -> str:

@@ -1,0 +1,164 @@
+"""Runs of one suite side by side, over the tasks they have in common, with paired tests.
+
+Must stay true: a difference is tested task by task on the same tasks; what makes two runs hard to compare (another
+machine, judge, policy or version of the suite) is said, not hidden.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from autotriton.bench.intervals import bootstrap_mean, sign_flip_test, sign_test
+from autotriton.bench.metrics import baselines, log_speedup, score
+from autotriton.bench.records import BenchRun
+from autotriton.bench.score import Score
+from autotriton.bench.tally import Row, accepted, tally
+from autotriton.errors import UsageError
+from autotriton.types import Record
+
+
+class Passing(Record):
+    """Which of two runs solves more tasks: an exact sign test over tasks (McNemar's, with one sample each)."""
+
+    better: int
+    """Tasks the second run solves more often than the first."""
+    worse: int
+    equal: int
+    p_value: float
+
+
+class Speeding(Record):
+    """How much faster the second run's answers are, over all common tasks, failed ones run eagerly."""
+
+    baseline: str
+    ratio: float
+    """Geometric mean of the second run's speed-ups over the first's."""
+    low: float
+    high: float
+    """95%, bootstrap over tasks."""
+    p_value: float
+    """Paired sign-flip test on log speed-ups."""
+
+
+class Pair(Record):
+    """The second run against the first."""
+
+    first: str
+    second: str
+    passing: Passing
+    speeding: tuple[Speeding, ...] = ()
+
+
+class Comparison(Record):
+    """Everything `compare` shows."""
+
+    suite: str
+    tasks: tuple[str, ...]
+    """Tasks common to all runs."""
+    scores: tuple[Score, ...]
+    """Each run over the common tasks alone."""
+    pairs: tuple[Pair, ...]
+    """Every later run against the first."""
+    left_out: dict[str, tuple[str, ...]]
+    """By run: its tasks that are not common."""
+    warnings: tuple[str, ...] = ()
+
+
+def compare(runs: Sequence[BenchRun]) -> Comparison:
+    """Raises UsageError where nothing can be compared."""
+    if len(runs) < 2:
+        raise UsageError("there is nothing to compare with", hint="name two or more runs")
+    suites = sorted({run.suite.name for run in runs})
+    if len(suites) > 1:
+        raise UsageError(f"the runs are of different suites: {', '.join(suites)}", hint="compare runs of one suite")
+    shared = common(runs)
+    if not shared:
+        raise UsageError("the runs have no task in common", hint="compare runs of the same version of the suite")
+    excluded = {task: why for run in runs for task, why in run.excluded.items() if task in shared}
+    limited = [_limited(run, shared, excluded) for run in runs]
+    rows = [[row for row in tally(run) if not row.excluded] for run in limited]
+    pairs = [_pair(runs[0].info.id, run.info.id, rows[0], other) for run, other in zip(runs[1:], rows[1:], strict=True)]
+    return Comparison(
+        suite=suites[0],
+        tasks=tuple(shared),
+        scores=tuple(score(run) for run in limited),
+        pairs=tuple(pairs),
+        left_out={r.info.id: tuple(t.id for t in r.suite.tasks if t.id not in shared) for r in runs},
+        warnings=tuple(differences(runs)),
+    )
+
+
+def common(runs: Sequence[BenchRun]) -> list[str]:
+    """Ids of tasks every run has, in the first run's order. A task whose reference changed is another task."""
+    sources = [{task.id: task.source for task in run.suite.tasks} for run in runs]
+    return [
+        task
+        for task, source in sources[0].items()
+        if all(task in other and (not source or not other[task] or other[task] == source) for other in sources[1:])
+    ]
+
+
+def differences(runs: Sequence[BenchRun]) -> list[str]:
+    """What else differs besides the answers, one line each."""
+    aspects = {
+        "versions of the suite": [run.suite.version for run in runs],
+        "judge versions": [run.info.judge_version for run in runs],
+        "machines": [run.info.machine.gpu or run.info.machine.cpu for run in runs],
+        "policies": [str(score(run).policy) for run in runs],
+        "versions of torch": [run.info.machine.torch or "none" for run in runs],
+        "versions of triton": [run.info.machine.triton or "none" for run in runs],
+    }
+    found = [f"different {what}: {', '.join(dict.fromkeys(v))}" for what, v in aspects.items() if len(set(v)) > 1]
+    shared = common(runs)
+    for run in runs:
+        if missing := len(run.suite.tasks) - len(shared):
+            found.append(f"{missing} of {len(run.suite.tasks)} tasks of {run.info.id} are not common and left out")
+    return found
+
+
+def _limited(run: BenchRun, tasks: Sequence[str], excluded: dict[str, str]) -> BenchRun:
+    wanted = set(tasks)
+    suite = run.suite.model_copy(
+        update={
+            "tasks": tuple(task for task in run.suite.tasks if task.id in wanted),
+            "skipped": {task: why for task, why in run.suite.skipped.items() if task in wanted},
+            "excluded": excluded,
+        }
+    )
+    return replace(run, suite=suite, attempts=tuple(a for a in run.attempts if a.task.id in wanted))
+
+
+def _pair(first: str, second: str, before: Sequence[Row], after: Sequence[Row]) -> Pair:
+    there = {row.task.id: row for row in after}
+    matched = [(row, there[row.task.id]) for row in before]
+    timed = [name for name in baselines(before) if name in baselines(after)]
+    return Pair(
+        first=first,
+        second=second,
+        passing=_passing(matched),
+        speeding=tuple(found for name in timed if (found := _speeding(matched, name)) is not None),
+    )
+
+
+def _passing(matched: Sequence[tuple[Row, Row]]) -> Passing:
+    shares = [(one.share(accepted), two.share(accepted)) for one, two in matched]
+    changes = [two - one for one, two in shares if one is not None and two is not None]
+    better, worse = sum(change > 0 for change in changes), sum(change < 0 for change in changes)
+    return Passing(better=better, worse=worse, equal=len(changes) - better - worse, p_value=sign_test(better, worse))
+
+
+def _speeding(matched: Sequence[tuple[Row, Row]], baseline: str) -> Speeding | None:
+    logs = [(log_speedup(one, baseline), log_speedup(two, baseline)) for one, two in matched]
+    gains = [two - one for one, two in logs if one is not None and two is not None]
+    if not gains:
+        return None
+    bounds = bootstrap_mean(gains)
+    return Speeding(
+        baseline=baseline,
+        ratio=math.exp(math.fsum(gains) / len(gains)),
+        low=math.exp(bounds.low),
+        high=math.exp(bounds.high),
+        p_value=sign_flip_test(gains),
+    )

@@ -1,0 +1,34 @@
+"""`autotriton bench compare RUN RUN...`: runs of one suite and the published rows, with a paired test."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def compare(
+    runs: Annotated[list[str], typer.Argument(metavar="RUN RUN...", help="Two or more runs of one suite, by id.")],
+    store: Annotated[Path, typer.Option("--runs", metavar="DIR", help="Where runs are recorded.")] = Path("runs"),
+    as_json: Annotated[bool, typer.Option("--json", help="The comparison as JSON.")] = False,
+) -> None:
+    """Show benchmark runs side by side over their common tasks."""
+    from dataclasses import asdict
+
+    from autotriton.bench import comparing, published, records
+    from autotriton.cli import show_bench
+    from autotriton.cli.show import finite
+    from autotriton.errors import UsageError
+    from autotriton.store import Store
+
+    if twice := sorted({run for run in runs if runs.count(run) > 1}):
+        raise UsageError(f"run {twice[0]} is named twice", hint="name different runs")
+    folder = Store(store)
+    found = comparing.compare([records.load(folder.open(run)) for run in runs])
+    if as_json:
+        rows = [asdict(row) for row in published.of_suite(found.suite)]
+        print(json.dumps(finite({**found.model_dump(mode="json"), "published": rows}), allow_nan=False))
+    else:
+        show_bench.comparison(found)
