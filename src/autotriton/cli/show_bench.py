@@ -95,7 +95,8 @@ def _pair(pair: Pair, out: Console) -> None:
     passing = pair.passing
     out.print(
         f"[bold]{escape(pair.second)}[/] against [bold]{escape(pair.first)}[/]: "
-        f"solves {passing.better} tasks more often, {passing.worse} less often, {passing.equal} equally; {_verdict(passing.p_value)}",
+        f"solves {passing.better} tasks more often, {passing.worse} less often, {passing.equal} equally; "
+        f"{_verdict(passing.p_value)}",
         soft_wrap=True,
         highlight=False,
     )

@@ -6,6 +6,7 @@ Must stay true: what a drawing shows is also said in its label, for those who do
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from html import escape
 
@@ -30,7 +31,7 @@ def distribution(values: Sequence[float], baseline: str) -> str:
     scale = _nice(tallest)
     room, high = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
     width = room / (shown.stop - shown.start)
-    parts = [_grid(scale, str(int(scale)) if scale >= 1 else "", scale)]
+    parts = [_grid(str(scale))]
     for place in shown:
         if not counts[place]:
             continue
@@ -44,14 +45,10 @@ def distribution(values: Sequence[float], baseline: str) -> str:
     for place in range(shown.start, shown.stop + 1):
         edge = series.BIN_EDGES[place]
         if math.log2(edge) % 1 == 0:
-            x = _LEFT + (place - shown.start) * width
-            parts.append(_text(x, _HEIGHT - 14, _times(edge), "middle", "one" if edge == 1 else ""))
-            parts.append(
-                f'<line class="{"unit" if edge == 1 else "tick"}" x1="{x:.1f}" x2="{x:.1f}" '
-                f'y1="{_TOP if edge == 1 else _HEIGHT - _BOTTOM}" y2="{_HEIGHT - _BOTTOM + 4}"/>'
-            )
+            parts.append(_mark(_LEFT + (place - shown.start) * width, edge))
     faster = sum(value > 1 for value in values)
-    label = f"Speed-ups over {NAMES.get(baseline, baseline)}: {len(values)} measured, {faster} faster, median {_median(values):.2f}x"
+    over = f"Speed-ups over {NAMES.get(baseline, baseline)}"
+    label = f"{over}: {len(values)} measured, {faster} faster, median {statistics.median(values):.2f}x"
     return _svg(_HEIGHT, label, "".join(parts))
 
 
@@ -61,7 +58,7 @@ def curves(found: Sequence[Curve]) -> str:
         return ""
     top = max(max(curve.median) for curve in found)
     scale = next(step for step in (0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0) if top <= step)
-    parts = [_grid(scale, f"{scale:.0%}", scale)]
+    parts = [_grid(f"{scale:.0%}")]
     low, high = series.THRESHOLDS[0], series.THRESHOLDS[-1]
 
     def x_at(p: float) -> float:
@@ -70,19 +67,12 @@ def curves(found: Sequence[Curve]) -> str:
     def y_at(share: float) -> float:
         return _TOP + (_HEIGHT - _TOP - _BOTTOM) * (1 - share / scale)
 
-    for p in (0.25, 0.5, 1.0, 2.0, 4.0, 8.0):
-        x, unit = x_at(p), p == 1.0
-        parts.append(_text(x, _HEIGHT - 14, _times(p), "middle", "one" if unit else ""))
-        parts.append(
-            f'<line class="{"unit" if unit else "tick"}" x1="{x:.1f}" x2="{x:.1f}" '
-            f'y1="{_TOP if unit else _HEIGHT - _BOTTOM}" y2="{_HEIGHT - _BOTTOM + 4}"/>'
-        )
+    parts += [_mark(x_at(p), p) for p in (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)]
     for curve in found:
         kind = "first" if curve.baseline == "eager" else "second"
         for name, shares in (("plain", curve.median), ("sure", curve.sure)):
-            points = " ".join(
-                f"{x_at(p):.1f},{y_at(share):.1f}" for p, share in zip(series.THRESHOLDS, shares, strict=True)
-            )
+            steps = zip(series.THRESHOLDS, shares, strict=True)
+            points = " ".join(f"{x_at(p):.1f},{y_at(share):.1f}" for p, share in steps)
             parts.append(f'<polyline class="curve {kind} {name}" points="{points}"/>')
     at_one = ", ".join(f"{NAMES.get(c.baseline, c.baseline)} {c.sure[series.THRESHOLDS.index(1.0)]:.0%}" for c in found)
     return _svg(_HEIGHT, f"Share of tasks more than p times as fast; at p = 1: {at_one}", "".join(parts))
@@ -135,7 +125,7 @@ def _svg(height: int, label: str, inner: str) -> str:
     return f'<svg role="img" aria-label="{escape(label)}" viewBox="0 0 {_WIDTH} {height}">{inner}</svg>'
 
 
-def _grid(scale: float, top: str, step: float) -> str:
+def _grid(top: str) -> str:
     """Lines at nothing, half and all of the scale, with their values."""
     parts = []
     for part, text in ((0.0, "0"), (0.5, _half(top)), (1.0, top)):
@@ -145,6 +135,13 @@ def _grid(scale: float, top: str, step: float) -> str:
     return "".join(parts)
 
 
+def _mark(x: float, ratio: float) -> str:
+    """A mark on the axis of ratios; 1 is the line between slower and faster."""
+    kind, top = ("unit", _TOP) if ratio == 1 else ("tick", _HEIGHT - _BOTTOM)
+    line = f'<line class="{kind}" x1="{x:.1f}" x2="{x:.1f}" y1="{top}" y2="{_HEIGHT - _BOTTOM + 4}"/>'
+    return line + _text(x, _HEIGHT - 14, _times(ratio), "middle", "one" if ratio == 1 else "")
+
+
 def _half(top: str) -> str:
     number = float(top.rstrip("%")) / 2
     return f"{number:g}{'%' if top.endswith('%') else ''}"
@@ -152,7 +149,7 @@ def _half(top: str) -> str:
 
 def _nice(value: int) -> int:
     """The next even number that reads well, so that half of it is whole."""
-    power = 10 ** max(0, len(str(value)) - 1)
+    power: int = 10 ** (len(str(value)) - 1)
     return next(step * power for step in (2, 4, 6, 8, 10, 20) if step * power >= value)
 
 
@@ -167,12 +164,6 @@ def _shown_bins(counts: Sequence[int]) -> range:
 
 def _times(ratio: float) -> str:
     return f"{ratio:g}x" if ratio >= 1 else f"1/{1 / ratio:g}x"
-
-
-def _median(values: Sequence[float]) -> float:
-    ordered = sorted(values)
-    middle = len(ordered) // 2
-    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
 
 
 def _short(name: str, most: int = 18) -> str:

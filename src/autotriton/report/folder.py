@@ -73,6 +73,16 @@ def write(folder: Path, result: Result, info: RunInfo | None = None) -> dict[str
     return {kind: folder / name for kind, (name, _) in contents.items()}
 
 
+def write_text(path: Path, text: str, *, option: str) -> Path:
+    """One file, whole or not at all; `option` is what to change when it cannot be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _replace(path, text)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror or error}", hint=f"name another {option}") from None
+    return path
+
+
 def _verdict(winner: Attempt, kernel: str) -> str:
     """The verdict as `autotriton judge --json` prints it, and what it is about."""
     assert winner.verdict is not None

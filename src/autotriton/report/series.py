@@ -69,12 +69,8 @@ def group(attempt: Attempt | None) -> str:
 def speedups(rows: Sequence[Row], baseline: str) -> list[float]:
     """Measured speed-ups of accepted candidates, excluded tasks left out."""
     verdicts = [attempt.verdict for row in rows if not row.excluded for attempt in row.attempts]
-    found = [
-        verdict.speedups[baseline]
-        for verdict in verdicts
-        if verdict and verdict.accepted and baseline in verdict.speedups
-    ]
-    return [speedup.ratio for speedup in found if speedup.ratio > 0 and math.isfinite(speedup.ratio)]
+    found = [verdict.speedups.get(baseline) for verdict in verdicts if verdict is not None and verdict.accepted]
+    return [speedup.ratio for speedup in found if speedup is not None and 0 < speedup.ratio < math.inf]
 
 
 def histogram(values: Sequence[float]) -> list[int]:
