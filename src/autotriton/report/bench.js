@@ -1,10 +1,12 @@
 "use strict";
 // The page without this script is complete but for evidence and code. All text from the data is set as text, never as markup.
 (() => {
+  // Characters that reverse the text after them would let code look like other code.
+  const visible = (text) => text.replace(/[\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, (c) => `\\u${c.charCodeAt(0).toString(16)}`);
   const make = (tag, kind, ...inner) => {
     const node = document.createElement(tag);
     if (kind) node.className = kind;
-    node.append(...inner.filter((part) => part !== null && part !== undefined));
+    for (const part of inner) if (part !== null && part !== undefined) node.append(typeof part === "string" ? visible(part) : part);
     return node;
   };
   const all = (selector, root = document) => [...root.querySelectorAll(selector)];
@@ -90,7 +92,7 @@
     for (const [kind, text] of tokens(code.replace(/\n$/, ""))) {
       text.split("\n").forEach((part, place) => {
         if (place) end();
-        if (part) line.append(kind ? make("span", kind, part) : part);
+        if (part) line.append(kind ? make("span", kind, part) : visible(part));
       });
     }
     end();
@@ -111,7 +113,7 @@
       if (cell === "failed" || cell === "error") td.classList.add("bad");
       return td;
     })));
-    return make("div", "", make("h4", "", title), make("table", "", make("thead", "", head), make("tbody", "", ...body)));
+    return make("div", "", make("h4", "", title), make("table", "", columns.some(Boolean) ? make("thead", "", head) : null, make("tbody", "", ...body)));
   };
   const checks = (verdict) => table("Checks against fp64", ["case", "result", "error", "reference's own", "allowed", "detail"],
     (verdict.checks ?? []).map((c) => [c.inputs, c.passed ? "passed" : "failed", scientific(c.max_error), scientific(c.reference_max_error),
@@ -215,7 +217,7 @@
       }
       panel.querySelector(".count").textContent = count === rows.length ? `${count} tasks` : `${count} of ${rows.length} tasks`;
     };
-    for (const control of [find, outcome, family]) control.addEventListener("input", filter);
+    for (const control of [find, outcome, family]) for (const kind of ["input", "change"]) control.addEventListener(kind, filter);
     all(".sort", panel).forEach((button) => button.addEventListener("click", () => {
       const head = button.closest("th");
       const number = button.dataset.as === "number";

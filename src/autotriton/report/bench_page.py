@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 
-from autotriton.bench.cheats import MEANINGS
 from autotriton.bench.metrics import baselines, score
 from autotriton.bench.published import channel
 from autotriton.bench.records import BenchRun
@@ -94,9 +93,21 @@ def _tabs(scores: Sequence[Score]) -> str:
 def _run(place: int, rows: Sequence[Row], found: Score) -> str:
     head = f"{escape(_title(found.suite))} <small>{escape(found.proposer)}</small>"
     return (
-        f'<section class="run" id="run-{place}"><h2>{head}</h2>{_numbers(found)}{_charts(rows, found)}'
+        f'<section class="run" id="run-{place}"><h2>{head}</h2>{_line(found)}{_numbers(found)}{_charts(rows, found)}'
         f"{_lists(found)}<h3>Tasks</h3>{task_list(rows, found, place)}{_origin(found)}</section>"
     )
+
+
+def _line(found: Score) -> str:
+    """What made the numbers, at a glance; the whole of it is at the end of the section."""
+    parts = [
+        f"suite {found.suite_version[:12]}",
+        f"judge {found.judge_version or 'unknown'}, {found.policy}",
+        found.machine.gpu or "no GPU",
+        f"commit {found.commit[:12]}",
+        f"run {found.run_id}",
+    ]
+    return f'<p class="line">{"".join(f"<span>{escape(part)}</span>" for part in parts)}</p>'
 
 
 def _numbers(found: Score) -> str:
@@ -134,18 +145,17 @@ def _fact(name: str, share: Share, *, main: bool = False) -> str:
 def _mean(name: str, mean: Mean) -> str:
     return (
         f"<div><dt>mean speed-up over {escape(name)}</dt><dd>{mean.value:.2f}<small>x</small></dd>"
-        f"<p>{mean.low:.2f} to {mean.high:.2f}, failed tasks run eagerly</p></div>"
+        f"<p>geometric, {mean.low:.2f} to {mean.high:.2f}</p></div>"
     )
 
 
 def _warnings(found: Score) -> str:
     lines = []
     if found.unanswered:
-        lines.append(f"{len(found.unanswered)} of {found.tasks} tasks were not answered: the run was interrupted.")
+        lines.append(f"{len(found.unanswered)} of {found.tasks} tasks without an answer: the run was interrupted.")
     if found.unscored:
-        lines.append(
-            f"{len(found.unscored)} attempts are not scored, as the judge broke on them; no share counts them."
-        )
+        count = f"{len(found.unscored)} attempt{'s' if len(found.unscored) > 1 else ''}"
+        lines.append(f"{count} not scored, as the judge broke; no share counts them.")
     if found.unproved is not None and found.unproved.hits:
         lines.append(
             f"{100 * found.unproved.value:.1f}% of the tasks pass the suite's own test but not the judge's: "
@@ -176,12 +186,11 @@ def _charts(rows: Sequence[Row], found: Score) -> str:
     )
     shown = series.families(rows)
     keys = [key for key in series.GROUPS if any(key in family.counts for family in shown)]
-    legend = " ".join(f'<span class="dot g-{key}"></span>{series.GROUPS[key]}' for key in keys)
+    marks = ((f'<span class="dot g-{key}"></span>', series.GROUPS[key]) for key in keys)
+    legend = " ".join(f'<span class="legend">{mark}{name}</span>' for mark, name in marks)
     figures.append(_figure("Outcomes by operator family", charts.outcomes(shown), legend))
-    said = "; ".join(f"{c.kind.value.replace('_', ' ')}: {MEANINGS[c.kind]}" for c in found.cheats)
-    figures.append(
-        _figure("Cheats caught", charts.cheats(found.cheats), f"Of {found.candidates} candidates. {escape(said)}.")
-    )
+    caption = f"Of {found.candidates} candidates judged. The kinds are explained at the end of the page."
+    figures.append(_figure("Cheats caught", charts.cheats(found.cheats), caption))
     return f'<div class="figures">{"".join(figures)}</div>'
 
 

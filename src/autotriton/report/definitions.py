@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from html import escape
 
+from autotriton.bench.cheats import MEANINGS
+
 DEFINITIONS = {
     "solved, checked": (
         "Accepted by the judge: equal to the reference against an fp64 oracle on secret inputs, the work done by "
@@ -32,5 +34,7 @@ DEFINITIONS = {
 
 
 def section() -> str:
-    items = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>" for name, text in DEFINITIONS.items())
+    kinds = {kind.value.replace("_", " "): f"A kind of cheating: {text}." for kind, text in MEANINGS.items()}
+    known = DEFINITIONS | kinds
+    items = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>" for name, text in known.items())
     return f'<details class="definitions"><summary>What the numbers mean</summary><dl>{items}</dl></details>'
