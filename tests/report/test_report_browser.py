@@ -1,4 +1,4 @@
-"""The page in a real browser: clicks through it, and fails on any error the console shows. Skipped without a browser."""
+"""The page in a real browser: clicks through it, fails on any error of its console. Skipped without a browser."""
 
 from __future__ import annotations
 
@@ -16,10 +16,18 @@ pytestmark = pytest.mark.skipif(
     _BROWSER is None or _DRIVER is None or importlib.util.find_spec("selenium") is None,
     reason="no browser: install chromium, chromium-driver and selenium to click through the page",
 )
-FLAGS = (
-    "--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync --disable-dev-shm-usage --window-size=1280,900"
-).split()
+FLAGS = [
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+    "--window-size=1280,900",
+]
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +143,16 @@ def test_a_correct_task_opens_with_its_evidence_by_keyboard(opened):
     button.send_keys("\ue007")  # enter
     (detail,) = wait(opened, lambda: css(opened, ".detail .codes"))
     text = css(opened, "tr.detail")[0].text
-    for part in ("Checks against fp64", "spikes", "2.00e-5", "torch.compile", "scale_relu", "sm_90", "Reference", "Candidate"):
+    for part in (
+        "Checks against fp64",
+        "spikes",
+        "2.00e-5",
+        "torch.compile",
+        "scale_relu",
+        "sm_90",
+        "Reference",
+        "Candidate",
+    ):
         assert part in text
     assert "class ModelNew" in detail.text
     assert css(opened, ".detail .k")[0].text in ("import", "from", "class", "def")

@@ -71,7 +71,7 @@ def _save(figure: Figure, stem: Path) -> list[Path]:
         # Without the date, so that the same run gives the same file.
         metadata = {"Date": None} if path.suffix == ".svg" else {"Software": None}
         beside = path.with_name(f".{path.name}")
-        figure.savefig(beside, format=path.suffix[1:], dpi=200, bbox_inches="tight", metadata=metadata)
+        figure.savefig(beside, format=path.suffix[1:], dpi=160, metadata=metadata)
         os.replace(beside, path)
     return paths
 
@@ -149,7 +149,7 @@ def _outcomes(rows: Sequence[Row], title: str) -> Figure:
             axes.barh(names, counts, left=left, color=_COLOURS[key], label=label, height=0.72)
             left = [before + count for before, count in zip(left, counts, strict=True)]
     axes.invert_yaxis()
-    axes.legend(ncols=3, loc="upper left", bbox_to_anchor=(0, -0.9 / max(len(families), 2)), fontsize=8)
+    figure.legend(ncols=3, loc="outside lower left", fontsize=8)
     axes.set(title=f"Outcomes by operator family: {title}")
     return figure
 
