@@ -18,6 +18,8 @@ from autotriton.bench.tally import Row, accepted, tally
 from autotriton.errors import UsageError
 from autotriton.types import Record
 
+_EAGER = "eager"
+
 
 class Passing(Record):
     """Which of two runs solves more tasks: an exact sign test over tasks (McNemar's, with one sample each)."""
@@ -30,9 +32,11 @@ class Passing(Record):
 
 
 class Speeding(Record):
-    """How much faster the second run's answers are, over all common tasks, failed ones run eagerly."""
+    """How much faster the second run's answers are, over all common tasks, failed ones run eagerly.
 
-    baseline: str
+    Both are taken against eager, which is known for every task; against one another any baseline cancels out.
+    """
+
     ratio: float
     """Geometric mean of the second run's speed-ups over the first's."""
     low: float
@@ -48,7 +52,8 @@ class Pair(Record):
     first: str
     second: str
     passing: Passing
-    speeding: tuple[Speeding, ...] = ()
+    speeding: Speeding | None = None
+    """None where one of the two was not timed."""
 
 
 class Comparison(Record):
@@ -133,12 +138,12 @@ def _limited(run: BenchRun, tasks: Sequence[str], excluded: dict[str, str]) -> B
 def _pair(first: str, second: str, before: Sequence[Row], after: Sequence[Row]) -> Pair:
     there = {row.task.id: row for row in after}
     matched = [(row, there[row.task.id]) for row in before]
-    timed = [name for name in baselines(before) if name in baselines(after)]
+    timed = all(_EAGER in baselines(rows) for rows in (before, after))
     return Pair(
         first=first,
         second=second,
         passing=_passing(matched),
-        speeding=tuple(found for name in timed if (found := _speeding(matched, name)) is not None),
+        speeding=_speeding(matched) if timed else None,
     )
 
 
@@ -149,14 +154,13 @@ def _passing(matched: Sequence[tuple[Row, Row]]) -> Passing:
     return Passing(better=better, worse=worse, equal=len(changes) - better - worse, p_value=sign_test(better, worse))
 
 
-def _speeding(matched: Sequence[tuple[Row, Row]], baseline: str) -> Speeding | None:
-    logs = [(log_speedup(one, baseline), log_speedup(two, baseline)) for one, two in matched]
+def _speeding(matched: Sequence[tuple[Row, Row]]) -> Speeding | None:
+    logs = [(log_speedup(one, _EAGER), log_speedup(two, _EAGER)) for one, two in matched]
     gains = [two - one for one, two in logs if one is not None and two is not None]
     if not gains:
         return None
     bounds = bootstrap_mean(gains)
     return Speeding(
-        baseline=baseline,
         ratio=math.exp(math.fsum(gains) / len(gains)),
         low=math.exp(bounds.low),
         high=math.exp(bounds.high),

@@ -100,13 +100,10 @@ def _pair(pair: Pair, out: Console) -> None:
         soft_wrap=True,
         highlight=False,
     )
-    for speed in pair.speeding:
-        out.print(
-            f"  speed against {escape(speed.baseline)}: {speed.ratio:.3f}x (95% {speed.low:.3f} to {speed.high:.3f}); "
-            f"{_verdict(speed.p_value)}",
-            soft_wrap=True,
-            highlight=False,
-        )
+    if (speed := pair.speeding) is not None:
+        bounds = f"(95% {speed.low:.3f} to {speed.high:.3f})"
+        line = f"  its answers run {speed.ratio:.3f}x as fast {bounds}; {_verdict(speed.p_value)}"
+        out.print(line, soft_wrap=True, highlight=False)
 
 
 def _verdict(value: float) -> str:

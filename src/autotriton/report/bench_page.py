@@ -143,9 +143,10 @@ def _fact(name: str, share: Share, *, main: bool = False) -> str:
 
 
 def _mean(name: str, mean: Mean) -> str:
+    assumed = f"; {mean.assumed} of {mean.tasks} taken as 1" if mean.assumed else ""
     return (
         f"<div><dt>mean speed-up over {escape(name)}</dt><dd>{mean.value:.2f}<small>x</small></dd>"
-        f"<p>geometric, {mean.low:.2f} to {mean.high:.2f}</p></div>"
+        f"<p>geometric, {mean.low:.2f} to {mean.high:.2f}{assumed}</p></div>"
     )
 
 

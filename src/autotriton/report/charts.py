@@ -26,7 +26,7 @@ def distribution(values: Sequence[float], baseline: str) -> str:
     counts = series.histogram(values)
     if not values:
         return ""
-    shown = _shown_bins(counts)
+    shown = series.shown_bins(counts)
     tallest = max(counts)
     scale = _nice(tallest)
     room, high = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
@@ -151,15 +151,6 @@ def _nice(value: int) -> int:
     """The next even number that reads well, so that half of it is whole."""
     power: int = 10 ** (len(str(value)) - 1)
     return next(step * power for step in (2, 4, 6, 8, 10, 20) if step * power >= value)
-
-
-def _shown_bins(counts: Sequence[int]) -> range:
-    """Whole doublings around what is there and around 1."""
-    filled = [place for place, number in enumerate(counts) if number]
-    middle = len(counts) // 2
-    low = min(*filled, middle - 4) if filled else middle - 4
-    high = max(*filled, middle + 3) + 1 if filled else middle + 4
-    return range(low // 4 * 4, -(-high // 4) * 4)
 
 
 def _times(ratio: float) -> str:

@@ -19,7 +19,8 @@ DEFINITIONS = {
     ),
     "mean speed-up": (
         "Geometric mean over all tasks. A failed task counts as run eagerly: 1 against eager, compiled over eager time "
-        "against torch.compile. The interval is a bootstrap over tasks."
+        "against torch.compile, or 1 where that was not timed (the page says how often). The interval is a bootstrap "
+        "over tasks."
     ),
     "pass@k": (
         "Chance that one of k samples is accepted, by the unbiased estimator 1 - C(n-c, k) / C(n, k), averaged over "

@@ -116,6 +116,8 @@ def _distribution(rows: Sequence[Row], baseline: str, title: str) -> Figure:
     axes.bar(left, counts, widths, align="edge", color=colours, edgecolor="white", linewidth=0.8)
     axes.axvline(1, color=_DIM, linewidth=0.8, linestyle=":")
     _ratios(axes)
+    shown = series.shown_bins(counts)
+    axes.set_xlim(series.BIN_EDGES[shown.start], series.BIN_EDGES[shown.stop])
     axes.set(title=f"Speed-ups: {title}", xlabel=f"over {_NAMES.get(baseline, baseline)}", ylabel="correct candidates")
     axes.yaxis.get_major_locator().set_params(integer=True)
     return figure
@@ -151,6 +153,7 @@ def _outcomes(rows: Sequence[Row], title: str) -> Figure:
     axes.invert_yaxis()
     figure.legend(ncols=3, loc="outside lower left", fontsize=8)
     axes.set(title=f"Outcomes by operator family: {title}")
+    axes.xaxis.get_major_locator().set_params(integer=True)
     return figure
 
 

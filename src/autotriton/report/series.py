@@ -82,6 +82,15 @@ def histogram(values: Sequence[float]) -> list[int]:
     return counts
 
 
+def shown_bins(counts: Sequence[int]) -> range:
+    """Whole doublings around what is there and around 1."""
+    filled = [place for place, number in enumerate(counts) if number]
+    middle = len(counts) // 2
+    low = min(*filled, middle - 4) if filled else middle - 4
+    high = max(*filled, middle + 3) + 1 if filled else middle + 4
+    return range(low // 4 * 4, -(-high // 4) * 4)
+
+
 def curve(rows: Sequence[Row], baseline: str) -> Curve:
     counted = [row for row in rows if not row.excluded]
     sure, median = (
