@@ -49,7 +49,7 @@ class Caught(Record):
 
 
 class Unscored(Record):
-    """An attempt the judge broke on; left out of every share."""
+    """An attempt the judge or the proposer broke on; left out of every share."""
 
     task: str
     sample: int

@@ -156,7 +156,7 @@ def _warnings(found: Score) -> str:
         lines.append(f"{len(found.unanswered)} of {found.tasks} tasks without an answer: the run was interrupted.")
     if found.unscored:
         count = f"{len(found.unscored)} attempt{'s' if len(found.unscored) > 1 else ''}"
-        lines.append(f"{count} not scored, as the judge broke; no share counts them.")
+        lines.append(f"{count} not scored, as the judge or the proposer broke; no share counts them.")
     if found.unproved is not None and found.unproved.hits:
         lines.append(
             f"{100 * found.unproved.value:.1f}% of the tasks pass the suite's own test but not the judge's: "
@@ -205,7 +205,7 @@ def _lists(found: Score) -> str:
     return (
         _named("excluded from the checked count", found.excluded)
         + _named("skipped on this machine, counted as not solved", found.skipped)
-        + _named("not scored, as the judge broke", unscored)
+        + _named("not scored, as the judge or the proposer broke", unscored)
     )
 
 

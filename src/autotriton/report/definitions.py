@@ -30,7 +30,7 @@ DEFINITIONS = {
     "excluded": (
         "Tasks whose verdicts prove little: random by themselves, or satisfied by zeros, a constant or a copied input."
     ),
-    "not scored": "The judge broke, not the candidate. Such attempts are left out of every share, never zero.",
+    "not scored": "The judge or the proposer broke, not the candidate. Left out of every share, never zero.",
 }
 
 
