@@ -125,5 +125,5 @@ def test_debug_shows_the_traceback(run, fake_judge, judge_args, monkeypatch):
 
 def test_every_verb_has_json():
     commands = main_module.app.registered_commands
-    assert {command.name for command in commands} >= {"judge", "optimize", "bench", "doctor"}
+    assert {command.name for command in commands} >= {"judge", "optimize", "bench", "report", "doctor"}
     assert all("as_json" in command.callback.__annotations__ for command in commands)
