@@ -208,6 +208,7 @@ def test_untimed_run_has_no_speed_charts(run):
 
     html = page([replace(run, attempts=tuple(map(untimed, run.attempts)))])
     assert "Speed-ups over" not in html
+    assert ">over eager</button>" not in html
     assert "times as fast" not in html.split("<main>")[1].split("What the numbers mean")[0]
     assert "Outcomes by operator family" in html
 

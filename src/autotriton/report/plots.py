@@ -16,6 +16,7 @@ from autotriton.report import series
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 _INK, _DIM, _LINE = "#1b1f23", "#656d76", "#e2e4e6"
@@ -29,7 +30,7 @@ _COLOURS = {
 }
 _LINES = {"eager": "#2559a8", "compile": "#b0641a"}
 _NAMES = {"compile": "torch.compile"}
-_STYLE: dict[str, Any] = {
+_STYLE: Any = {  # newer matplotlibs list every key in its type
     "font.size": 10,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -119,7 +120,7 @@ def _distribution(rows: Sequence[Row], baseline: str, title: str) -> Figure:
     shown = series.shown_bins(counts)
     axes.set_xlim(series.BIN_EDGES[shown.start], series.BIN_EDGES[shown.stop])
     axes.set(title=f"Speed-ups: {title}", xlabel=f"over {_NAMES.get(baseline, baseline)}", ylabel="correct candidates")
-    axes.yaxis.get_major_locator().set_params(integer=True)
+    _whole(axes.yaxis)
     return figure
 
 
@@ -153,8 +154,15 @@ def _outcomes(rows: Sequence[Row], title: str) -> Figure:
     axes.invert_yaxis()
     figure.legend(ncols=3, loc="outside lower left", fontsize=8)
     axes.set(title=f"Outcomes by operator family: {title}")
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    _whole(axes.xaxis)
     return figure
+
+
+def _whole(axis: Axis) -> None:
+    """Candidates are counted in whole numbers."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(integer=True))
 
 
 def _ratios(axes: Axes) -> None:

@@ -8,7 +8,7 @@ from html import escape
 from autotriton.bench.score import Score
 from autotriton.bench.tally import Row, accepted
 from autotriton.report import numbers, series
-from autotriton.types import Speedup
+from autotriton.types import Speedup, Verdict
 
 
 def task_list(rows: Sequence[Row], score: Score, run: int) -> str:
@@ -36,7 +36,8 @@ def _head(score: Score) -> str:
     columns = [("task", "", "text"), ("family", "later", "text"), ("outcome", "", "text")]
     columns += [("as published", "later", "text")] if score.executed is not None else []
     columns += [("solved", "num later", "number")] if score.samples > 1 else []
-    columns += [("ms", "num later", "number"), ("over eager", "num", "number"), ("over compile", "num later", "number")]
+    times = [("ms", "num later", "number"), ("over eager", "num", "number"), ("over compile", "num later", "number")]
+    columns += times if score.fast else []
     return "".join(
         f'<th scope="col" class="{kind}" aria-sort="none"><button type="button" class="sort" data-as="{how}">{name}'
         "</button></th>"
@@ -64,14 +65,21 @@ def _row(row: Row, score: Score, run: int, place: int) -> str:
     if score.samples > 1:
         hits, of = row.scored(accepted)
         cells.append(f'<td class="num later" data-value="{hits}">{hits}/{of}</td>')
-    known = verdict is not None and verdict.accepted and verdict.timing is not None
-    ms = verdict.timing.median_ms if known and verdict is not None and verdict.timing is not None else None
-    cells.append(_number(ms, numbers.milliseconds(ms), "num later"))
-    for baseline, kind in (("eager", "num"), ("compile", "num later")):
-        speedup = verdict.speedups.get(baseline) if known and verdict is not None else None
-        cells.append(_speedup(speedup, kind))
+    cells += _times(verdict) if score.fast else []
     about = f'data-outcome="{group}" data-families="{escape(" ".join(row.task.families))}"'
     return f'<tr class="task" {about}>{"".join(cells)}</tr>'
+
+
+def _times(verdict: Verdict | None) -> list[str]:
+    """Only of accepted candidates: no speed-up is shown for a kernel that has not passed."""
+    shown = verdict if verdict is not None and verdict.accepted else None
+    ms = shown.timing.median_ms if shown is not None and shown.timing is not None else None
+    eager, compiled = (shown.speedups.get(name) if shown is not None else None for name in ("eager", "compile"))
+    return [
+        _number(ms, numbers.milliseconds(ms), "num later"),
+        _speedup(eager, "num"),
+        _speedup(compiled, "num later"),
+    ]
 
 
 def _group(row: Row) -> str:
