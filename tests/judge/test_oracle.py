@@ -287,3 +287,25 @@ def test_plain_callable_has_no_state() -> None:
     program = function("return a[0] * a[1]", "[torch.randn(3), 2.0]")
     assert expect(program, program.build(0), Inputs((torch.ones(3), 4.0)), 0).state == {}
     assert not isinstance(program.build(0), nn.Module)
+
+
+def test_steps_see_rounding_that_the_reference_was_spared() -> None:
+    # x + 1024 - 1024 on multiples of 2^-13 is exact, whatever fp32 does; rounding the sum would cost up to 2^-14.
+    body = "x = (a[0] * 8192).round() / 8192; return (x + 1024.0) - 1024.0"
+    answer = expected(function(body, "[torch.rand(4096)]")).outputs[0]
+    assert answer.error.max == 0
+    assert 1024 * 2**-26 < answer.steps.rms < 1025 * 2**-24
+    assert answer.change.rms < 2**-22
+
+
+def test_steps_use_the_precision_of_each_operator() -> None:
+    # One product in bf16, then fp32: the second alone would move the oracle by 2^-25.
+    coarse = expected(function("return (a[0] * 3).float() + 1.0", "[torch.rand(4096).bfloat16()]")).outputs[0]
+    fine = expected(function("return (a[0] * 3) + 1.0", "[torch.rand(4096)]")).outputs[0]
+    assert 2**-11 < coarse.steps.rms / coarse.size.rms < 2**-8
+    assert fine.steps.rms / fine.size.rms < 2**-23
+
+
+def test_operators_without_rounding_cost_nothing() -> None:
+    answer = expected(function("return torch.relu(-a[0]).amax(1)", "[torch.randn(128, 64)]")).outputs[0]
+    assert answer.steps.max == 0

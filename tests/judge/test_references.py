@@ -11,7 +11,7 @@ from autotriton.errors import JudgeError, TaskError
 from autotriton.judge import references
 from autotriton.judge.forks import Ending
 from autotriton.judge.processes import Gpu, Processes
-from autotriton.judge.references import ReferenceClient, References, TooLarge, _died, _raise_if_error
+from autotriton.judge.references import ReferenceClient, References, TooLarge, _died, _raise_if_error, gpu_bytes_of
 from autotriton.types import Task
 
 SOURCE = """
@@ -123,7 +123,7 @@ def test_a_reference_that_raises_leaves_nothing_behind(real):
 
 
 class FakeProcess:
-    """A reference with inputs of one sixteenth of a gigabyte: two gigabytes of the GPU with its context."""
+    """A reference with inputs of one sixteenth of a gigabyte: four gigabytes of the GPU with its contexts."""
 
     def __init__(self):
         self.ended = False
@@ -138,7 +138,7 @@ class FakeProcess:
 @pytest.fixture
 def crowded():
     """References of a GPU with room for two such tasks."""
-    gpu = Gpu("GPU", "9.0", 4 << 30, 1, 1)
+    gpu = Gpu("GPU", "9.0", 8 << 30, 1, 1)
     server = SimpleNamespace(spawn=lambda *_: FakeProcess())
     return References(SimpleNamespace(gpu=lambda: gpu, server=lambda interpret, readable=(): server))
 
@@ -153,7 +153,7 @@ def test_idle_references_make_room(crowded):
     third = on_gpu(crowded, "c")
     assert first.process.ended
     assert not second.process.ended
-    assert third.gpu_bytes == 2 << 30
+    assert third.gpu_bytes == 4 << 30
 
 
 def test_a_task_waits_until_another_has_given_its_memory_back(crowded):
@@ -167,6 +167,16 @@ def test_a_task_waits_until_another_has_given_its_memory_back(crowded):
     waiting.join(10)
     assert third
     assert first.process.ended
+
+
+def test_what_a_task_takes_of_a_gpu_by_hand():
+    gib = 1 << 30
+    size = {"bytes": 4 * gib, "output_bytes": 8 * gib, "peak_bytes": 12 * gib}
+    # Arenas and a case 2 (4 + 8), the oracle 2 * 8, a run in fp64 2 * 12, the candidate 12, contexts 3.
+    assert gpu_bytes_of(size, 140 * gib) == (24 + 16 + 24 + 12 + 3) * gib
+    assert gpu_bytes_of(size, 48 * gib) == 48 * gib
+    assert gpu_bytes_of({"bytes": gib, "output_bytes": None, "peak_bytes": None}, 140 * gib) == 19 * gib
+    assert gpu_bytes_of({"bytes": None}, 140 * gib) == 35 * gib
 
 
 def test_memory_is_free_again_when_all_is_closed(crowded):

@@ -1,6 +1,7 @@
 """Is the task worth judging? A verdict proves little where a wrong kernel could pass, so such tasks are named here.
 
-Must stay true: nothing is guessed; every problem was seen with this judge's own comparison, on the inputs it uses.
+Must stay true: nothing is guessed; every problem was seen with this judge's own comparison, on the inputs it uses. Of a
+large task one case, and one forged answer to it, are alive at a time.
 Covers: randomness, non-determinism, answers that ignore inputs, axes or parameters, and cheap wrong answers.
 Does not cover: tasks that are merely easy, and axes of integer inputs.
 """
@@ -51,9 +52,9 @@ class Admission:
     random: bool = False
 
 
-def admit(program: Program, seed: int, max_runs: int = MAX_RUNS) -> Admission:
-    """Try to fool the judge on this task by itself, without any candidate."""
-    return _Trial(program, seed, max_runs).run()
+def admit(program: Program, seed: int, max_runs: int = MAX_RUNS, *, large: bool = False) -> Admission:
+    """Try to fool the judge on this task by itself, without any candidate. A large one is tried on plain draws only."""
+    return _Trial(program, seed, max_runs, large).run()
 
 
 class _Case:
@@ -73,22 +74,23 @@ class _Case:
 class _Trial:
     """Collects problems and notes within a budget of forward passes."""
 
-    def __init__(self, program: Program, seed: int, max_runs: int) -> None:
+    def __init__(self, program: Program, seed: int, max_runs: int, large: bool) -> None:
         self.program = program
+        self.large = large
         self.seed = seed
         self.left = max_runs
         self.problems: list[str] = []
         self.notes: list[str] = []
         self.model = program.build(derive(seed, "model"))
         randomise_state(self.model, derive(seed, "state"))
-        self.specs = plan(derive(seed, "cases"), CASES)
+        self.specs = [spec for spec in plan(derive(seed, "cases"), CASES) if spec.in_domain or not large]
         self.made: dict[str, _Case | None] = {}
+        self.others: dict[str, list[Leaf]] = {}
 
     def run(self) -> Admission:
-        first = self._first()
-        if not self._usable(first.expected):
+        if not self._usable(self._first().expected):
             return Admission(tuple(self.problems), tuple(self.notes))
-        if self._is_random(first):
+        if self._is_random(self._first()):
             return Admission(tuple(self.problems), tuple(self.notes), random=True)
         self._try_impostors()
         self._try_inputs()
@@ -99,15 +101,19 @@ class _Trial:
         """Case `index`, expected once; None where it does not apply or the reference raises on bent inputs."""
         spec = self.specs[index]
         if spec.name not in self.made:
+            if self.large:
+                self.made.clear()
+                self.others.clear()
             self.left -= 3
             self.made[spec.name] = self._expect(spec)
         return self.made[spec.name]
 
     def cases(self, count: int = CASES) -> Iterator[_Case]:
-        for index in range(count):
+        for index in range(min(count, len(self.specs))):
             found = self.case(index)
             if found is not None:
                 yield found
+                del found  # of a large task no two at once
 
     def answer(self, inputs: Inputs, model: Model | None = None, rng: int = 0) -> tuple[list[Leaf], Any]:
         self.left -= 1
@@ -141,42 +147,46 @@ class _Trial:
 
     def _is_random(self, case: _Case) -> bool:
         again, shape = self.answer(case.inputs, rng=0)
-        other, other_shape = self.answer(case.inputs, rng=1)
         if case.differs(again, shape) or _drifts(case.expected, again):
             self.problems.append("the reference is not deterministic: the same inputs and RNG seed give another answer")
             return True
-        if case.differs(other, other_shape):
+        same = all(equal(answer.value, leaf) for answer, leaf in zip(case.expected.outputs, again, strict=True))
+        del again
+        if case.differs(*self.answer(case.inputs, rng=1)):
             self.problems.append("the reference is random by itself: another RNG seed gives another answer")
             return True
-        if not all(equal(answer.value, leaf) for answer, leaf in zip(case.expected.outputs, again, strict=True)):
+        if not same:
             self.notes.append("the reference is not bit-for-bit deterministic, but stays within tolerance")
         return False
 
     def _try_impostors(self) -> None:
         """Cheap wrong answers must fail in at least one case."""
-        first = self._first()
-        if not any(isinstance(answer.value, Tensor) for answer in first.expected.outputs):
+        if not any(isinstance(answer.value, Tensor) for answer in self._first().expected.outputs):
             return
-        others = {case.spec.name: self._another_answer(case) for case in self.cases(1)}
         for name, forge in IMPOSTORS.items():
-            if self._never_fails(forge, others):
+            if self._never_fails(forge):
                 self.problems.append(f"{name} passes every case")
-        for index, leaf in enumerate(first.inputs.leaves()):
-            if isinstance(leaf, Tensor) and self._identity_passes(index):
+        places = [index for index, leaf in enumerate(self._first().inputs.leaves()) if isinstance(leaf, Tensor)]
+        for index in places:
+            if self._identity_passes(index):
                 self.problems.append(f"input {index}, returned as it is, passes every case")
-        self._try_single_outputs(first, others[first.spec.name])
+        self._try_single_outputs(self._first())
+        self.others.clear()
 
     def _another_answer(self, case: _Case) -> list[Leaf]:
-        return self.answer(self.program.draw(derive(case.spec.seed, "another")))[0]
+        """The answer to another draw, once per case."""
+        name = case.spec.name
+        if name not in self.others:
+            self.others[name] = self.answer(self.program.draw(derive(case.spec.seed, "another")))[0]
+        return self.others[name]
 
-    def _never_fails(self, forge: Impostor, others: dict[str, list[Leaf]]) -> bool:
+    def _never_fails(self, forge: Impostor) -> bool:
         """The forged answer applies and is taken for the right one, case after case."""
         for case in self.cases():
-            if case.spec.name not in others:
-                others[case.spec.name] = self._another_answer(case)
-            forged = forge_all(case.expected, others[case.spec.name], forge)
+            forged = forge_all(case.expected, self._another_answer(case), forge)
             if forged is None or case.differs(forged):
                 return False
+            del case, forged
         return True
 
     def _identity_passes(self, index: int) -> bool:
@@ -187,10 +197,12 @@ class _Trial:
                 return False
             if case.differs([leaf if isinstance(value, Tensor) else value for value in values]):
                 return False
+            del case, leaf, values
         return True
 
-    def _try_single_outputs(self, case: _Case, other: list[Leaf]) -> None:
+    def _try_single_outputs(self, case: _Case) -> None:
         """With several outputs, say which of them proves nothing by itself."""
+        other = self._another_answer(case)
         values = [answer.value for answer in case.expected.outputs]
         tensors = [index for index, value in enumerate(values) if isinstance(value, Tensor)]
         if len(tensors) < 2:
@@ -203,12 +215,10 @@ class _Trial:
                     self.notes.append(f"output {index} alone proves little: {what} on {case.spec.name}")
 
     def _try_inputs(self) -> None:
-        first = self._first()
-        leaves = named_leaves(first.inputs)
-        axes = self._total_bytes(first) <= HUGE_BYTES
+        axes = self._total_bytes(self._first()) <= HUGE_BYTES
         if not axes:
             self.notes.append("the tests per input axis were skipped: inputs and outputs are too large")
-        for place, (name, leaf) in enumerate(leaves):
+        for place, (name, leaf) in enumerate(named_leaves(self._first().inputs.map(_outline))):
             if not isinstance(leaf, Tensor) or leaf.numel() == 0:
                 continue
             if self._spent("the tests of the remaining inputs"):
@@ -239,12 +249,16 @@ class _Trial:
                     return True
             except TaskError:  # the two halves do not fit together: it depends on them
                 return True
+            del case, other, swapped
         return False
 
     def _constant(self, place: int) -> bool:
-        draws = [named_leaves(self.program.draw(derive(self.seed, "constant", index))) for index in range(2)]
         first = named_leaves(self._first().inputs)
-        return all(len(draw) == len(first) and equal(draw[place][1], first[place][1]) for draw in draws)
+        for index in range(2):
+            draw = named_leaves(self.program.draw(derive(self.seed, "constant", index)))
+            if len(draw) != len(first) or not equal(draw[place][1], first[place][1]):
+                return False
+        return True
 
     def _try_parameters(self) -> None:
         if not isinstance(self.model, torch.nn.Module):
@@ -266,7 +280,11 @@ class _Trial:
         held = state(other)
         for index, name in enumerate(names):
             scramble(held[name], derive(self.seed, "parameter", name, index))
-        return any(case.differs(*self.answer(case.inputs, other)) for case in self.cases(TRIES))
+        for case in self.cases(TRIES):
+            if case.differs(*self.answer(case.inputs, other)):
+                return True
+            del case
+        return False
 
     def _first(self) -> _Case:
         case = self.case(0)
@@ -282,6 +300,11 @@ class _Trial:
     def _total_bytes(self, case: _Case) -> int:
         leaves = [*case.inputs.leaves(), *(answer.value for answer in case.expected.outputs)]
         return sum(leaf.numel() * leaf.element_size() for leaf in leaves if isinstance(leaf, Tensor))
+
+
+def _outline(tensor: Tensor) -> Tensor:
+    """Its shape and dtype without its content."""
+    return tensor.to("meta")
 
 
 def _drifts(expected: Expected, again: list[Leaf]) -> bool:

@@ -41,11 +41,15 @@ class Answer:
     """The reference's own distance from the oracle."""
     change: Spread = UNMEASURED
     """How far the oracle moves when inputs and parameters move by one unit roundoff."""
+    steps: Spread = UNMEASURED
+    """How far it moves when the result of every operator is rounded: the reference's error at no lucky draw."""
     tie: Tie | None = None
     aliases: tuple[int, ...] = ()
     """Input leaves this output shares memory with in the reference."""
     state_aliases: tuple[str, ...] = ()
     """Parameters and buffers this output shares memory with in the reference."""
+    layouts: tuple[tuple[int, ...], ...] = ()
+    """Strides that are as right as the reference's, where a backend chose those."""
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from autotriton.judge.answers import Answer, Expected, Tie
 from autotriton.judge.hints import bare, hint, kind_of, percent, place
+from autotriton.judge.layouts import layout_problem
 from autotriton.judge.measure import Spread, as_tensor, measure, real, rounding, slice_length, spans
 from autotriton.judge.program import Leaf
 from autotriton.judge.tolerance import Bounds, bounds, class_bound, floor_of, reach
@@ -66,7 +67,7 @@ def compare_leaf(answer: Answer, got: Leaf, in_domain: bool = True) -> Found:
     """One leaf: kind first, then content."""
     value = answer.value
     if isinstance(value, Tensor) and isinstance(got, Tensor):
-        problem = _kind_problem(value, got)
+        problem = _kind_problem(answer, value, got)
         if problem:
             return Found(problem)
         if answer.oracle is None:
@@ -107,7 +108,8 @@ def _slice_problem(answer: Answer, got: Tensor, error: Spread) -> str:
         return ""
     own = SLICE_FACTOR * class_bound(answer.unit) * size
     allowed = own.clamp_min(floor_of(answer) * math.sqrt(length))
-    for slices, factor in ((answer.error.slices, 8.0), (answer.change.slices, 4 * reach(answer))):
+    own_error = ((answer.error.slices, 8.0), (answer.steps.slices, 8.0))
+    for slices, factor in (*own_error, (answer.change.slices, 4 * reach(answer))):
         if slices is not None:
             allowed = torch.maximum(allowed, factor * slices)
     # Errors of cancelled rows show in the two above; where they were not measured, only clearly large rows are safe.
@@ -134,7 +136,7 @@ def _mismatched_kinds(
         if all(bool(torch.isfinite(one[start:stop]).all()) for one in (flat, right, true)):
             continue
         g = flat[start:stop].to(true.device, torch.float64)
-        r, o = right[start:stop].to(torch.float64), true[start:stop]
+        r, o = right[start:stop].to(true.device, torch.float64), true[start:stop]
         settled = torch.isfinite(r) & torch.isfinite(o)
         overflowed = torch.isinf(g) & (o.abs() >= edge) & (torch.sign(g) == torch.sign(o))
         bad = settled & ~torch.isfinite(g) & ~overflowed
@@ -152,16 +154,14 @@ def _same_kind(one: Tensor, two: Tensor, allowed: float) -> Tensor:
     return (torch.isnan(one) & torch.isnan(two)) | (one == two) | ((one - two).abs() <= allowed)
 
 
-def _kind_problem(value: Tensor, got: Tensor) -> str:
+def _kind_problem(answer: Answer, value: Tensor, got: Tensor) -> str:
     if got.dtype != value.dtype:
         return f"has dtype {bare(got.dtype)} where {bare(value.dtype)} is expected"
     if got.shape != value.shape:
         return f"has shape {tuple(got.shape)} where {tuple(value.shape)} is expected"
     if got.layout is not torch.strided:
         return f"has layout {got.layout} where a dense tensor is expected"
-    if _is_dense(value) and _strides(got) != _strides(value):
-        return f"has strides {got.stride()} where {value.stride()} are expected: return the reference's memory layout"
-    return ""
+    return layout_problem(value, got, answer.layouts)
 
 
 def _exact_problem(value: Tensor, got: Tensor, tie: Tie | None) -> str:
@@ -240,19 +240,3 @@ def _untouched(before: Leaf, after: Leaf) -> bool:
         return False
     other = after.to(before.device)
     return torch.equal(before, other) or bool(((before == other) | ((before != before) & (other != other))).all())
-
-
-def _is_dense(tensor: Tensor) -> bool:
-    """Every byte of its memory span is one element."""
-    step = 1
-    for stride, size in sorted((stride, size) for size, stride in _strides(tensor)):
-        if stride != step:
-            return False
-        step *= size
-    return True
-
-
-def _strides(tensor: Tensor) -> list[tuple[int, int]]:
-    if tensor.numel() == 0:
-        return []
-    return [(size, stride) for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if size != 1]

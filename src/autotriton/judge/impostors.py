@@ -10,6 +10,7 @@ import torch.utils._pytree as pytree
 from torch import Tensor
 
 from autotriton.judge.answers import Expected
+from autotriton.judge.measure import spans
 from autotriton.judge.program import Inputs, Leaf
 
 Impostor = Callable[[Tensor, Tensor], Tensor | None]
@@ -36,20 +37,35 @@ def _mean(right: Tensor, other: Tensor) -> Tensor | None:
         return None
     if right.dtype is torch.bool or right.is_complex():
         return torch.zeros_like(right)
-    wide = right.double()
-    usable = wide[torch.isfinite(wide)]
-    return torch.full_like(right, float(usable.mean()) if usable.numel() else 0.0)
+    total, count = 0.0, 0
+    flat = right.reshape(-1)
+    for start, stop in spans(flat.numel(), 1):
+        piece = flat[start:stop].double()
+        usable = torch.isfinite(piece)
+        total, count = total + float(piece.masked_fill_(~usable, 0.0).sum()), count + int(usable.sum())
+    return torch.full_like(right, total / count if count else 0.0)
 
 
-def _half(right: Tensor, other: Tensor, filler: Tensor) -> Tensor:
-    """The first half right, the second half filled with something else."""
-    result, flat = right.clone(), right.reshape(-1).clone()
-    flat[flat.numel() // 2 :] = filler.reshape(-1)[flat.numel() // 2 :]
-    return result.copy_(flat.reshape(right.shape))
+def _half(right: Tensor, filler: Tensor | None) -> Tensor:
+    """The first half right, the second half filled with something else, or with zeros."""
+    result = right.clone()
+    flat = result if result.is_contiguous() else result.contiguous()
+    end = flat.view(-1)[flat.numel() // 2 :]
+    if filler is None:
+        end.zero_()
+    else:
+        end.copy_(filler.reshape(-1)[flat.numel() // 2 :])
+    return result if flat is result else result.copy_(flat)
 
 
 def _rolled(right: Tensor, other: Tensor) -> Tensor | None:
-    return right.clone().copy_(right.roll(1, 0)) if right.dim() and right.shape[0] > 1 else None
+    """The first row last: without another copy, for this may be gigabytes."""
+    if not right.dim() or right.shape[0] < 2:
+        return None
+    result = torch.empty_like(right)
+    result[1:].copy_(right[:-1])
+    result[:1].copy_(right[-1:])
+    return result
 
 
 IMPOSTORS: dict[str, Impostor] = {
@@ -57,8 +73,8 @@ IMPOSTORS: dict[str, Impostor] = {
     "the mean of the answer everywhere": _mean,
     "the answer for another draw": lambda right, other: other,
     "the answer with its rows shifted by one": _rolled,
-    "half an answer, the rest from another draw": lambda right, other: _half(right, other, other),
-    "half an answer, the rest zeros": lambda right, other: _half(right, other, torch.zeros_like(right)),
+    "half an answer, the rest from another draw": lambda right, other: _half(right, other),
+    "half an answer, the rest zeros": lambda right, other: _half(right, None),
 }
 
 
@@ -99,5 +115,7 @@ def alike(one: Leaf, two: Leaf) -> bool:
 
 def equal(one: Leaf, two: Leaf) -> bool:
     if isinstance(one, Tensor) and isinstance(two, Tensor):
-        return one.shape == two.shape and torch.equal(torch.nan_to_num(one), torch.nan_to_num(two))
+        if one.shape != two.shape or torch.equal(one, two):
+            return one.shape == two.shape
+        return one.is_floating_point() and bool(((one == two) | (one.isnan() & two.isnan())).all())
     return type(one) is type(two) and one == two

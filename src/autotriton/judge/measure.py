@@ -43,21 +43,32 @@ def measure(value: Tensor, target: Tensor | None = None, finite: tuple[Tensor, .
     length = slice_length(real(value).shape)
     largest, worst, squares, slices = 0.0, 0, 0.0, []
     for start, stop in spans(flat.numel(), length):
-        piece = flat[start:stop].to(torch.float64)
+        piece = flat[start:stop].to(torch.float64, copy=True)  # from here on in place: it may be half a gigabyte
         if goal is not None:
-            piece = piece - goal[start:stop].to(piece.device, torch.float64)
+            piece.sub_(goal[start:stop].to(piece.device))
         usable = torch.isfinite(piece)
         for mask in masks:
             usable &= torch.isfinite(mask[start:stop].to(piece.device))
-        piece = torch.where(usable, piece, 0.0).abs_()
+        piece.masked_fill_(usable.logical_not_(), 0.0).abs_()
         here = float(piece.max())
         if here > largest:
             largest, worst = here, start + int(piece.argmax())
-        squares += float(piece.square().sum())
+        squares += float(torch.linalg.vector_norm(piece)) ** 2
         if length:
             slices.append(torch.linalg.vector_norm(piece.view(-1, length), dim=1))
     rms = math.sqrt(squares / max(flat.numel(), 1))
     return Spread(largest, rms, worst, torch.cat(slices) if slices else None)
+
+
+def fingerprint(tensor: Tensor) -> int:
+    """A number that two tensors share when they have the same bits, and hardly otherwise; nobody wants to forge it."""
+    flat = real(tensor.detach()).reshape(-1)
+    bits = flat.view({1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[flat.element_size()])
+    total = 0
+    for start, stop in spans(bits.numel(), 1):
+        place = torch.arange(start, stop, device=bits.device).mul_(0x9E3779B97F4A7C1).add_(0x2545F4914F6CDD1D)
+        total += int(place.mul_(bits[start:stop].to(torch.int64)).sum())  # wraps around, which is as good
+    return hash((total, tuple(tensor.shape), str(tensor.dtype)))
 
 
 def slice_length(shape: torch.Size) -> int:

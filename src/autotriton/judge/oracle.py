@@ -9,16 +9,17 @@ oracle and say so in `notes`.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from autotriton.errors import TaskError
 from autotriton.judge.answers import Answer, Expected, Tie
+from autotriton.judge.layouts import alternatives
 from autotriton.judge.measure import SLICE, Spread, as_tensor, measure, rounding, unit_of
 from autotriton.judge.program import Inputs, Leaf, Model, Program, duplicate, flatten, state, structure
-from autotriton.judge.promote import WAYS, Noise, WideResult, run_wide
+from autotriton.judge.promote import WAYS, Noise, Steps, WideResult, run_wide
 from autotriton.judge.trace import Trace
 
 TF32_UNIT = 2.0**-11
@@ -35,14 +36,14 @@ def expect(
 ) -> Expected:
     """The reference's answer for these inputs, with its oracle. `model` and `inputs` are left untouched.
 
-    Without `conditioned`, how far the oracle moves with its inputs is not measured: it costs two more fp64 copies.
+    Without `conditioned`, how far the oracle moves with its inputs and its steps is not measured.
     """
     trace = Trace()
     taken, given = duplicate(model), inputs.clone()
     with trace:
         result = program.run(taken, given, rng_seed)
     facts = _Facts(trace, TF32_UNIT if program.task.tf32 and trace.matmul else 0.0)
-    answers = [*_outputs(result, given, taken, facts), *_changed(model, taken, inputs, given, facts)]
+    answers = [*_outputs(program, result, given, taken, facts), *_changed(model, taken, inputs, given, facts)]
     described = structure(result)
     del taken, given, result  # large tasks need the room
     notes: list[str] = []
@@ -72,11 +73,15 @@ class _Facts:
     """Unit roundoff that is permitted in any case (TF32)."""
 
     @property
+    def attention(self) -> bool:
+        return any("scaled_dot_product" in name for name in self.trace.ops)
+
+    @property
     def unit(self) -> float:
         return max(self.trace.unit, self.floor)
 
 
-def _outputs(result: Any, given: Inputs, taken: Model, facts: _Facts) -> list[Answer]:
+def _outputs(program: Program, result: Any, given: Inputs, taken: Model, facts: _Facts) -> list[Answer]:
     answers = []
     held = state(taken)
     for index, leaf in enumerate(flatten(result)[0]):
@@ -85,6 +90,7 @@ def _outputs(result: Any, given: Inputs, taken: Model, facts: _Facts) -> list[An
             aliases = tuple(i for i, other in enumerate(given.leaves()) if _shares(leaf, other))
             named = tuple(name for name, other in held.items() if _shares(leaf, other))
             answer = replace(answer, aliases=aliases, state_aliases=named, tie=_settled(leaf, given, facts))
+            answer = replace(answer, layouts=alternatives(program, index, leaf, attention=facts.attention))
         answers.append(answer)
     return answers
 
@@ -141,12 +147,18 @@ def _with_oracle(
         notes.append("the reference keeps part of its work below fp64 even when run in fp64; the oracle is less exact")
     judged = {answer.name: _against(answer, truth.leaves[answer.name]) for answer in floating}
     # With few output elements the change along one random direction may be small by luck.
+    del truth
     tries = 1 if sum(answer.value.numel() for answer in floating if isinstance(answer.value, Tensor)) >= SLICE else 3
+    names = list(judged)
     for attempt in range(tries if conditioned else 0):
         noise = Noise(max(facts.unit, 2.0**-52), program.device, seed + 1 + attempt, facts.trace.truncates)
-        moved = run_wide(program, model, inputs, seed, way, noise, [answer.name for answer in floating])
+        moved = run_wide(program, model, inputs, seed, way, names, noise=noise)
         if moved is not None:
-            judged = {name: _with_change(answer, moved.leaves[name]) for name, answer in judged.items()}
+            judged = {name: _moved(answer, "change", moved.leaves[name]) for name, answer in judged.items()}
+        del moved
+        moved = run_wide(program, model, inputs, seed, way, names, steps=Steps(facts.trace.units, noise))
+        if moved is not None:
+            judged = {name: _moved(answer, "steps", moved.leaves[name]) for name, answer in judged.items()}
     return [judged.get(answer.name, answer) for answer in answers]
 
 
@@ -156,7 +168,7 @@ def _first_that_works(
     """The first way to run in fp64 that loses nothing, else the first that runs at all."""
     fallback: tuple[int, WideResult | None] = (0, None)
     for way in range(len(WAYS)):
-        result = run_wide(program, model, inputs, seed, way, None, [answer.name for answer in floating])
+        result = run_wide(program, model, inputs, seed, way, [answer.name for answer in floating])
         if result is None or any(not _alike(answer.value, result.leaves[answer.name]) for answer in floating):
             continue
         if result.exact:
@@ -174,13 +186,15 @@ def _against(answer: Answer, truth: Leaf) -> Answer:
     return replace(answer, oracle=oracle, size=measure(oracle, finite=(value,)), error=measure(value, oracle))
 
 
-def _with_change(answer: Answer, moved: Leaf) -> Answer:
+def _moved(answer: Answer, field: Literal["change", "steps"], moved: Leaf) -> Answer:
+    """The answer with how far its oracle moved, the farthest of several tries."""
     other = as_tensor(moved)
     if other is None or answer.oracle is None or other.shape != answer.oracle.shape:
         return answer
-    new, old = measure(other, answer.oracle), answer.change
+    new, old = measure(other, answer.oracle), answer.change if field == "change" else answer.steps
     slices = new.slices if old.slices is None or new.slices is None else torch.maximum(new.slices, old.slices)
-    return replace(answer, change=Spread(max(new.max, old.max), max(new.rms, old.rms), new.worst, slices))
+    most = Spread(max(new.max, old.max), max(new.rms, old.rms), new.worst, slices)
+    return replace(answer, change=most) if field == "change" else replace(answer, steps=most)
 
 
 def _settled(leaf: Tensor, given: Inputs, facts: _Facts) -> Tie | None:

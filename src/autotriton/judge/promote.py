@@ -1,10 +1,14 @@
-"""The reference run in fp64: widened inputs, parameters, casts and constants, with or without noise on its inputs.
+"""The reference run in fp64: widened inputs, parameters, casts and constants, with or without noise.
+
+Noise goes on the inputs and parameters (how well the task is conditioned) or on the result of every operator (what
+rounding each step costs, which one draw of the reference itself may hide by luck).
 
 Must stay true: the model and the inputs it is given stay as they were; every run works on copies.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -16,8 +20,11 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from autotriton.errors import TaskError
+from autotriton.judge.layouts import overlaps
+from autotriton.judge.measure import CHUNK
+from autotriton.judge.modes import EagerMode
 from autotriton.judge.program import Inputs, Leaf, Model, Program, clone, duplicate, flatten, map_tensors, state
-from autotriton.judge.trace import tensors_of
+from autotriton.judge.trace import EXACT, MOVES, is_view, op_name, tensors_of
 
 WIDER = {
     torch.float16: torch.float64,
@@ -38,7 +45,15 @@ class WideResult:
 
 
 def run_wide(
-    program: Program, model: Model, inputs: Inputs, seed: int, way: int, noise: Noise | None, names: list[str]
+    program: Program,
+    model: Model,
+    inputs: Inputs,
+    seed: int,
+    way: int,
+    names: list[str],
+    *,
+    noise: Noise | None = None,
+    steps: Steps | None = None,
 ) -> WideResult | None:
     """One forward pass in fp64, or None where the reference refuses."""
     wide, given = (
@@ -50,7 +65,7 @@ def run_wide(
         for tensor in {tensor.data_ptr(): tensor for tensor in state(wide).values()}.values():
             tensor.copy_(noise(tensor))
     try:
-        with _default_dtype(torch.float64), WAYS[way]():
+        with _default_dtype(torch.float64), WAYS[way](), steps or nullcontext():
             result = program.run(wide, given, seed)
         leaves = flatten(result)[0]
     except TaskError:
@@ -96,11 +111,48 @@ class Noise:
         self.keep_whole = keep_whole
         self.generator = torch.Generator(device=device).manual_seed(seed % 2**63)
 
-    def __call__(self, tensor: Tensor) -> Tensor:
+    def __call__(self, tensor: Tensor, unit: float | None = None) -> Tensor:
+        """The tensor with noise on it: in place, unless it shares memory with itself."""
+        unit = self.unit if unit is None else unit
         if not tensor.is_floating_point() or (self.keep_whole and bool((tensor == tensor.round()).all())):
             return tensor
+        if not tensor.is_contiguous():
+            factor = self._factor(tensor, unit)
+            return tensor * factor if overlaps(tensor.shape, tensor.stride()) else tensor.mul_(factor)
+        for piece in tensor.view(-1).split(CHUNK):  # a large tensor gets its noise in pieces
+            piece.mul_(self._factor(piece, unit))
+        return tensor
+
+    def _factor(self, tensor: Tensor, unit: float) -> Tensor:
         xi = torch.randint(0, 2, tensor.shape, generator=self.generator, device=tensor.device, dtype=torch.int8)
-        return xi.to(torch.float64).mul_(2 * self.unit).add_(1.0 - self.unit).mul_(tensor)
+        return xi.to(torch.float64).mul_(2 * unit).add_(1.0 - unit)
+
+
+class Steps(EagerMode):  # type: ignore[no-untyped-call]
+    """Rounds the result of every operator as the reference does in its own precision: x * (1 + u/2 * xi).
+
+    Half a unit roundoff is what rounding to nearest costs on average. `units` has the precision of each operator's
+    calls in the reference's own run; the fp64 run makes the same calls, or else fp32 is assumed.
+    """
+
+    def __init__(self, units: dict[str, list[float]], noise: Noise) -> None:
+        super().__init__()
+        self._units, self._noise = units, noise
+        self._calls: Counter[str] = Counter()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        name = op_name(func)
+        if is_view(func) or name in MOVES or name in EXACT:
+            return out
+        known, number = self._units.get(name, []), self._calls[name]
+        self._calls[name] += 1
+        unit = known[number] if number < len(known) else 2.0**-24
+        if unit > 0.0:
+            for tensor in {id(leaf): leaf for leaf in tensors_of(pytree.tree_leaves(out))}.values():
+                if tensor.dtype is torch.float64 and not overlaps(tensor.shape, tensor.stride()):
+                    self._noise(tensor, unit / 2)
+        return out
 
 
 WAYS: tuple[Callable[[], AbstractContextManager[Any]], ...] = (

@@ -1,7 +1,8 @@
 """The reference's process: makes every case, knows every answer, and compares. It never sees the candidate's code.
 
-One process per task, serving any number of candidates: answers are computed once per case and kept, each candidate gets
-arenas of its own. What arrives from a candidate here is tensor bytes and their description, checked before use.
+One process per task, serving any number of candidates: answers are computed once per case and kept (of a large task
+only the last one, within the memory bound of docs/judging.md), each candidate gets arenas of its own. What arrives from a
+candidate here is tensor bytes and their description, checked before use.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ import torch.utils._pytree as pytree
 
 from autotriton.errors import TaskError
 from autotriton.judge import arena, blocking, cases, compare, structure
-from autotriton.judge.admission import admit
+from autotriton.judge.admission import Admission, admit
 from autotriton.judge.answers import Expected
 from autotriton.judge.channel import Channel, ChannelError
 from autotriton.judge.costs import cost
+from autotriton.judge.footprint import footprint
+from autotriton.judge.measure import fingerprint
 from autotriton.judge.oracle import expect
 from autotriton.judge.program import Inputs, Leaf, Program, duplicate, map_tensors, randomise_state, state
 from autotriton.judge.rehearsal import Rehearsal, variants_for
@@ -32,6 +35,8 @@ _RUNS, _LARGE_RUNS = 64, 10
 """Reference runs spent on admission."""
 _LARGE_BYTES = 256 << 20
 """Inputs beyond this are tried on plain draws only."""
+_KEPT_BYTES = 1 << 30
+"""Cases beyond this together are kept one at a time."""
 _INDEXING = ("embedding", "index", "index_select", "gather", "take", "embedding_bag")
 
 
@@ -46,7 +51,7 @@ def main(control: socket.socket) -> None:
         descriptors: tuple[int, ...] = ()
         try:
             if request["do"] == "size":
-                answer = input_size(request)
+                answer = footprint(Task.model_validate(request["task"])).to_json()
             elif request["do"] == "needs":
                 answer = needs(request)
             elif request["do"] == "open":
@@ -62,18 +67,6 @@ def main(control: socket.socket) -> None:
         except Exception as error:  # noqa: BLE001 - task code runs here: whatever it raises later must reach the parent as one line
             answer = {"judge_error": f"{type(error).__name__}: {error}"}
         channel.send(answer, descriptors)
-
-
-def input_size(request: dict[str, Any]) -> dict[str, Any]:
-    """Elements and bytes of the inputs, without making them if possible; None where they cannot be drawn here."""
-    for device in ("meta", "cpu"):  # inputs that depend on their own values (`.item()`) cannot be drawn on meta
-        try:
-            leaves = Program(Task.model_validate(request["task"]), device).draw(0).leaves()
-        except TaskError:
-            continue
-        elements = sum(leaf.numel() for leaf in leaves if isinstance(leaf, torch.Tensor))
-        return {"elements": elements, "bytes": _bytes(leaves)}
-    return {"elements": None, "bytes": None}
 
 
 def _task(request: dict[str, Any]) -> Task:
@@ -98,6 +91,9 @@ class Facts:
     random: bool
     mutates: bool
     """The reference changes its own inputs in place."""
+    inputs: tuple[torch.Tensor, ...]
+    """Outlines, without content."""
+    outputs: tuple[torch.Tensor, ...]
     output_bytes: int
     elements: int
     dtype: str
@@ -112,6 +108,8 @@ class Facts:
             operators,
             expected.random,
             bool(expected.inputs),
+            tuple(_outline(leaf) for leaf in inputs.leaves() if isinstance(leaf, torch.Tensor)),
+            tuple(_roomy(leaf) for leaf in outputs if isinstance(leaf, torch.Tensor)),
             _bytes(outputs),
             sum(t.numel() for t in tensors),
             floats[0] if floats else "float32",
@@ -128,14 +126,15 @@ class Reference:
         self.program = Program(self.task, self.device)
         self.input_bytes = _bytes(self.program.draw(self.seed).leaves())
         self.large = self.input_bytes > _LARGE_BYTES
-        self.admission = (
-            admit(self.program, self.seed, max_runs=_LARGE_RUNS if self.large else _RUNS) if request["admit"] else None
-        )
+        self.admission = self._admit() if request["admit"] else None
         self.models = [self._model(version) for version in range(2)]
         self.specs = [spec for spec in cases.plan(self.seed, int(request["cases"])) if self._usable(spec)]
         self.kept: dict[str, tuple[Inputs, Expected]] = {}
+        self.keeps_one = self.large
         self.sessions: dict[int, Session] = {}
         self.first = Facts.of(*self._case(0))
+        # An answer is kept with its oracle in fp64.
+        self.keeps_one |= (self.input_bytes + 3 * self.first.output_bytes) * len(self.specs) > _KEPT_BYTES
         self.rehearsal = Rehearsal(self)
 
     @property
@@ -143,6 +142,11 @@ class Reference:
         """Plain draws to make timed inputs from; one is enough where they are huge."""
         specs = [spec for spec in self.specs if spec.distribution == cases.DRAW]
         return [self.program.draw(spec.seed) for spec in (specs[:1] if self.large else specs)]
+
+    def _admit(self) -> Admission:
+        found = admit(self.program, self.seed, _LARGE_RUNS if self.large else _RUNS, large=self.large)
+        self.give_back_memory()
+        return found
 
     def _model(self, version: int) -> Any:
         """Two sets of weights, so that a snapshot of the first is wrong for the second."""
@@ -213,20 +217,24 @@ class Reference:
     def _case(self, index: int) -> tuple[Inputs, Expected]:
         spec = self.specs[index]
         if spec.name not in self.kept:
-            if self.large:  # one case at a time: inputs, answer and oracle of a large task are tens of gigabytes
+            if self.keeps_one:  # inputs, answer and oracle of a large task are tens of gigabytes
                 self.kept.clear()
+                self.give_back_memory()
             inputs = cases.make(self.program, spec)
             assert inputs is not None
             if index:
                 inputs = self._with_other_scalars(inputs, spec.seed)
             drawn = spec.distribution == cases.DRAW
             model = self.models[index % 2]
-            # Conditioning takes two more fp64 copies of everything; large tasks do without.
-            expected = expect(self.program, model, inputs, self.seed, in_domain=drawn, conditioned=not self.large)
+            expected = expect(self.program, model, inputs, self.seed, in_domain=drawn)
             self.kept[spec.name] = (inputs, expected)
-            if self.large and self.device == "cuda":
-                torch.cuda.empty_cache()
+            self.give_back_memory()
         return self.kept[spec.name]
+
+    def give_back_memory(self) -> None:
+        """What torch keeps for the next allocation of the same size is missing elsewhere."""
+        if self.keeps_one and self.device == "cuda":
+            torch.cuda.empty_cache()
 
     def _with_other_scalars(self, inputs: Inputs, seed: int) -> Inputs:
         """Plain float arguments are inputs too: other values in every case but the first, if the task takes them."""
@@ -248,16 +256,14 @@ class Session:
 
     def __init__(self, reference: Reference, *, timed: bool) -> None:
         self.reference = reference
-        inputs, expected = reference._case(0)
         self.state = state(reference.models[0])
         copies = variants_for(reference.input_bytes) if timed else 1
-        leaves = list(_tensors(inputs.leaves()).values()) * copies
-        _, in_size = arena.lay_out([*leaves, *self.state.values()])
-        outputs = [answer.value for answer in expected.outputs if isinstance(answer.value, torch.Tensor)]
-        _, out_size = arena.lay_out([*outputs, *self.state.values()])
+        _, in_size = arena.lay_out([*(reference.first.inputs * copies), *self.state.values()])
+        _, out_size = arena.lay_out([*reference.first.outputs, *self.state.values()])
         self.inputs = arena.create(in_size + _SLACK_BYTES, reference.device)
         self.outputs = arena.create(out_size + _SLACK_BYTES, reference.device)
-        self.last: tuple[torch.Tensor, ...] = ()
+        self.last: list[int] = []
+        """Fingerprints of an answer to compare another one with."""
 
     def describe(self) -> dict[str, Any]:
         model = self.reference.models[0]
@@ -313,9 +319,9 @@ class Session:
         values = compare.compare(expected, got, name)
         same = None
         if values.passed:  # of the right shape, so no larger than the reference's own answer
-            tensors = [leaf for leaf in got if isinstance(leaf, torch.Tensor)]
-            same = self._same_as_last(tensors) if request.get("repeat") else None
-            self.last = tuple(leaf.clone() for leaf in tensors) if request.get("remember") else self.last
+            prints = [fingerprint(leaf) for leaf in got if isinstance(leaf, torch.Tensor)] if _wanted(request) else []
+            same = prints == self.last if request.get("repeat") else None
+            self.last = prints if request.get("remember") else self.last
         problem = self._side_effects(index, inputs, expected, answer, after)
         if values.passed and problem:
             values = values.model_copy(update={"passed": False, "detail": problem})
@@ -326,9 +332,6 @@ class Session:
             return arena.view(self.outputs, arena.Slot.from_json(leaf["slot"]))
         value: Leaf = leaf["value"]
         return value
-
-    def _same_as_last(self, now: list[torch.Tensor]) -> bool:
-        return len(now) == len(self.last) and all(_bits_equal(a, b) for a, b in zip(now, self.last, strict=True))
 
     def _side_effects(
         self, index: int, inputs: Inputs, expected: Expected, answer: dict[str, Any], after: dict[str, torch.Tensor]
@@ -361,7 +364,6 @@ class Session:
             torch.cuda.synchronize()
 
     def close(self) -> None:
-        self.last = ()
         self.inputs.close()
         self.outputs.close()
 
@@ -384,14 +386,21 @@ def _tensors(leaves: list[Leaf]) -> dict[int, torch.Tensor]:
     return {number: leaf for number, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)}
 
 
-def _bits_equal(one: torch.Tensor, other: torch.Tensor) -> bool:
-    if one.shape != other.shape or one.dtype != other.dtype:
-        return False
-    if one.is_floating_point():
-        return bool(
-            torch.equal(torch.nan_to_num(one), torch.nan_to_num(other)) and torch.equal(one.isnan(), other.isnan())
-        )
-    return bool(torch.equal(one, other))
+def _wanted(request: dict[str, Any]) -> bool:
+    return bool(request.get("repeat") or request.get("remember"))
+
+
+def _outline(tensor: torch.Tensor) -> torch.Tensor:
+    """Its shape, strides and dtype without its content."""
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+
+
+def _roomy(tensor: torch.Tensor) -> torch.Tensor:
+    """The outline of an answer as large as a candidate may return it: where elements share memory, without that."""
+    plain = tensor.numel() * tensor.element_size() > arena.span_bytes(
+        tensor.shape, tensor.stride(), tensor.element_size()
+    )
+    return torch.empty(tensor.shape, dtype=tensor.dtype, device="meta") if plain else _outline(tensor)
 
 
 def _bytes(leaves: list[Any]) -> int:

@@ -26,10 +26,9 @@ if TYPE_CHECKING:
 _OPEN_TIMEOUT_S = 600.0
 _KEPT = 24
 _INPUT_COPIES = 16
-"""GPU memory a task takes, in sizes of its inputs: fp64 oracle, both arenas, the candidate's own. Measured at 8 to
-14.
-"""
-_CONTEXT_BYTES = 1 << 30
+"""GPU memory a task takes, in sizes of its inputs, where nothing else is known of it."""
+_CONTEXTS_BYTES = 3 << 30
+"""The reference's and the candidate's CUDA contexts, what comparisons take, and the small cases that are kept."""
 Key = tuple[str, str, int, bool, int, bool]
 Aside = Callable[[], AbstractContextManager[None]]
 
@@ -195,7 +194,7 @@ class References:
                     request = {**request, "shrink": at_most}
                 if gpu:
                     with aside():
-                        gpu_bytes = self._reserve(size["bytes"], whole_gpu)
+                        gpu_bytes = self._reserve(size, whole_gpu)
             return ReferenceClient(process, _answer(process, request), gpu_bytes)
         except Exception:
             process.end()
@@ -204,11 +203,10 @@ class References:
                 self._changed.notify_all()
             raise
 
-    def _reserve(self, input_bytes: int | None, whole: bool) -> int:
-        """Wait until the GPU has room for a task with these inputs; idle references make it."""
+    def _reserve(self, size: dict[str, Any], whole: bool) -> int:
+        """Wait until the GPU has room for a task of this size; idle references make it."""
         total = self._processes.gpu_memory()
-        wanted = total // 4 if input_bytes is None else min(_INPUT_COPIES * input_bytes + _CONTEXT_BYTES, total)
-        wanted = total if whole else wanted
+        wanted = total if whole else gpu_bytes_of(size, total)
         while True:
             with self._changed:
                 if self._reserved == 0 or self._reserved + wanted <= total:
@@ -219,6 +217,20 @@ class References:
                     self._changed.wait(1.0)
             if idle:
                 self._trim(max(0, len(self._clients) - 1))
+
+
+def gpu_bytes_of(size: dict[str, Any], total: int) -> int:
+    """What judging a task takes of a GPU's memory: the bound docs/judging.md states, and the candidate's own share.
+
+    Arenas and one case are twice inputs and outputs, the oracle twice the outputs; a run in fp64 is twice the
+    reference's own peak. The candidate is given one such peak.
+    """
+    inputs, outputs, peak = size.get("bytes"), size.get("output_bytes"), size.get("peak_bytes")
+    if inputs is None:
+        return total // 4
+    if outputs is None or peak is None:
+        return min(_INPUT_COPIES * int(inputs) + _CONTEXTS_BYTES, total)
+    return min(2 * int(inputs) + 4 * int(outputs) + 3 * int(peak) + _CONTEXTS_BYTES, total)
 
 
 def _answer(process: Process, request: dict[str, Any]) -> dict[str, Any]:

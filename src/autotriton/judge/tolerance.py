@@ -3,9 +3,11 @@
 Per leaf, with u the unit roundoff of what the reference computes in, K its longest accumulation and
 r = max(u, min(u, 2^-24) * max(4, sqrt K)) what an honest kernel loses (accumulators are fp32 at least):
 
-    max error <= max(4 * reference's max, c * change's max, 8 r * max |oracle|)
-    rms error <= max(4 * reference's rms, c * change's rms, 4 r * rms oracle), and <= relative L2 class bound
+    max error <= max(4 * own max, c * change's max, 8 r * max |oracle|)
+    rms error <= max(4 * own rms, c * change's rms, 4 r * rms oracle), and <= relative L2 class bound
     c          = max(8, sqrt K) for fp32 and fp64, else 3     `change`: what one unit roundoff in the inputs does
+    own        = the reference's error, or what rounding every operator's result does to the oracle (`steps`) if that
+                 is more: at one draw the reference may have been lucky, an equally accurate kernel need not be
 
 A kernel that computes in a coarser precision v errs about 0.58 * v/u times `change` (rounding is uniform in [-v, v]):
 4750 times for TF32 or fp16 inside fp32. c stays below 512 (K is capped at 2^18), so that is seen wherever inputs are
@@ -44,9 +46,10 @@ def bounds(answer: Answer) -> Bounds:
     """What this leaf allows; see the formulas above."""
     near, floor = rounding(answer.unit, answer.length), floor_of(answer)
     factor = reach(answer)
-    shared = max(4 * answer.error.rms, factor * answer.change.rms, floor)
+    own_max, own_rms = max(answer.error.max, answer.steps.max), max(answer.error.rms, answer.steps.rms)
+    shared = max(4 * own_rms, factor * answer.change.rms, floor)
     return Bounds(
-        max=max(4 * answer.error.max, factor * answer.change.max, 8 * near * answer.size.max, floor),
+        max=max(4 * own_max, factor * answer.change.max, 8 * near * answer.size.max, floor),
         rms=max(shared, 4 * near * answer.size.rms),
         l2=max(shared, max(class_bound(answer.unit), 2 * near) * answer.size.rms),
     )

@@ -26,6 +26,20 @@ MOVES = FREE | {
     *("zeros", "ones", "full", "zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full", "fill_"),
     *("masked_select", "nonzero", "take", "flip", "roll", "tril", "triu", "where", "masked_fill", "arange"),
 }
+EXACT = {
+    *("relu", "relu_", "neg", "abs", "sign", "maximum", "minimum", "max", "min", "amax", "amin", "sort", "topk"),
+    *("clamp", "clamp_", "clamp_min", "clamp_max", "hardtanh", "hardtanh_", "threshold", "floor", "ceil", "round"),
+    *(
+        "max_pool2d_with_indices",
+        "max_pool3d_with_indices",
+        "_adaptive_max_pool2d",
+        "median",
+        "kthvalue",
+        "trunc",
+        "_to_copy",
+    ),
+}
+"""Operators whose results need no rounding, and casts, which fp64 runs make differently."""
 _ARG_REDUCTIONS = {"argmax", "argmin", "max", "min", "topk", "sort", "median", "nanmedian", "kthvalue", "mode"}
 _MATMULS = {"mm": 0, "bmm": 0, "mv": 0, "dot": 0, "addmm": 1, "baddbmm": 1, "addmv": 1}
 
@@ -46,6 +60,8 @@ class Trace(EagerMode):  # type: ignore[no-untyped-call]
         self.ops: Counter[str] = Counter()
         self.length = 1
         self.unit = 0.0
+        self.units: dict[str, list[float]] = {}
+        """Unit roundoff of what each operator returned, call by call."""
         self.random = False
         self.matmul = False
         self.truncates = False
@@ -83,6 +99,7 @@ class Trace(EagerMode):  # type: ignore[no-untyped-call]
             coarsest = coarsest if coarsest > unit_of(args[0].dtype) else 0.0
         if name not in MOVES:
             self.unit = max(self.unit, coarsest)
+            self.units.setdefault(name, []).append(coarsest)
 
     def _note_tie(self, name: str, args: Any, kwargs: Any, out: Any) -> None:
         if name in {"_to_copy", "clone"}:
