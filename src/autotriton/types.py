@@ -223,6 +223,9 @@ class Verdict(Record):
     speedups: dict[str, Speedup] = Field(default_factory=dict)
     roofline_share: float | None = None
     peak_memory_bytes: int | None = None
+    """What one call allocates at its peak, beside inputs and parameters."""
+    baseline_memory_bytes: dict[str, int] = Field(default_factory=dict)
+    """The same of each baseline that was timed."""
     notes: tuple[str, ...] = ()
     """What a reader must know: degenerate task, reduced shapes, non-determinism."""
     stage_seconds: dict[str, float] = Field(default_factory=dict)

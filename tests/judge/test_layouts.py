@@ -15,7 +15,8 @@ pytestmark = pytest.mark.interp
 
 
 def program(body: str, inputs: str) -> Program:
-    source = f"import torch\nimport torch.nn.functional as F\ndef f(*a):\n    {body}\ndef get_inputs():\n    return {inputs}\n"
+    head = "import torch\nimport torch.nn.functional as F\n"
+    source = f"{head}def f(*a):\n    {body}\ndef get_inputs():\n    return {inputs}\n"
     return Program(Task(id="t", entry="f", source=source))
 
 

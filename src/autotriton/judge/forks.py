@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import socket
 import subprocess
 import threading
@@ -15,10 +16,14 @@ from typing import Any
 
 from autotriton.child import child_command, python_path
 from autotriton.errors import JudgeError
-from autotriton.judge.channel import Channel, ChannelError
+from autotriton.judge.channel import Channel, ChannelError, Late
 from autotriton.judge.sandbox.limits import Limits, runtime_paths
+from autotriton.judge.sandbox.pausing import PAUSE, RESUME, STOPPED
 
 _START_TIMEOUT_S = 180.0
+_PAUSE_S = 1.0
+"""Longest wait for a process to stand still; its monitor gives up sooner."""
+_LOOK_AGAIN_S = 1.0
 _KEPT = (
     "PATH",
     "PYTHONPATH",
@@ -46,12 +51,77 @@ class Ending:
 
 
 class Process:
-    """One sandboxed process: talk to it over `channel`, then `end` it."""
+    """One sandboxed process: talk to it over `channel`, then `end` it. Other threads may pause and resume it."""
 
     def __init__(self, channel: Channel, report: socket.socket) -> None:
         self.channel, self._report = channel, report
         self._ending: Ending | None = None
         self._heard = bytearray()
+        self._reporting = threading.Lock()
+        """Held while something is said or heard over the report socket."""
+        self._asked = self._acknowledged = 0
+        self._stopped_at: float | None = None
+        self._stopped_s = 0.0
+
+    def clock(self) -> float:
+        """Seconds that stand still while the process does."""
+        since = self._stopped_at
+        now = time.monotonic()
+        return now - self._stopped_s - (0.0 if since is None else now - since)
+
+    def receive(self, timeout_s: float) -> tuple[dict[str, Any], list[int]]:
+        """The next message; time in which the process was stopped does not count."""
+        until, poller = self.clock() + timeout_s, select.poll()
+        poller.register(self.channel.socket, select.POLLIN)
+        while not poller.poll(1e3 * max(0.0, min(until - self.clock(), _LOOK_AGAIN_S))):
+            if self.clock() >= until:
+                raise Late("no answer in time")
+        return self.channel.receive(timeout_s)
+
+    def ask_to_pause(self) -> None:
+        """Let its monitor stop it; `wait_paused` hears when that is done."""
+        if self._stopped_at is None and self._ending is None:
+            self._stopped_at = time.monotonic()
+            self._asked += 1
+            self._say(PAUSE)
+
+    def wait_paused(self) -> None:
+        """Until it stands still, has ended, or cannot be stopped in time."""
+        if not self._reporting.acquire(timeout=_PAUSE_S):  # it is being ended right now
+            return
+        try:
+            deadline = time.monotonic() + _PAUSE_S
+            while self._acknowledged < self._asked and self._ending is None and not self._heard:
+                self._report.settimeout(max(deadline - time.monotonic(), 0.001))
+                chunk = self._report.recv(1 << 16)
+                if not chunk:
+                    return
+                self._take(chunk)
+        except OSError:
+            return  # slow, or gone
+        finally:
+            self._reporting.release()
+
+    def resume(self) -> None:
+        if self._stopped_at is not None:
+            self._say(RESUME)
+            self._stopped_s += time.monotonic() - self._stopped_at
+            self._stopped_at = None
+
+    def over(self) -> bool:
+        return self._ending is not None and self._ending.reason != "stuck"
+
+    def _take(self, chunk: bytes) -> None:
+        """Acknowledgements come first, then how it ended."""
+        if not self._heard:
+            self._acknowledged += len(chunk) - len(chunk.lstrip(STOPPED))
+            chunk = chunk.lstrip(STOPPED)
+        self._heard += chunk
+
+    def _say(self, word: bytes) -> None:
+        """One byte never blocks on a socket nobody else writes to."""
+        with contextlib.suppress(OSError):
+            self._report.send(word)
 
     def end(self, *, abandon: bool = True, timeout_s: float = 20.0) -> Ending:
         """Hang up and learn how it ended. `abandon=False` waits for its own end (or its deadline) first.
@@ -64,14 +134,16 @@ class Process:
             if abandon:
                 with contextlib.suppress(OSError):
                     self._report.shutdown(socket.SHUT_WR)
-            self._ending = self._hear(timeout_s)
+            with self._reporting:
+                self._ending = self._hear(timeout_s)
         return self._ending
 
     def gone(self, timeout_s: float) -> bool:
         """Wait for a stuck process to end."""
         with contextlib.suppress(OSError):
             self._report.shutdown(socket.SHUT_WR)
-        return self._hear(timeout_s).reason != "stuck"
+        with self._reporting:
+            return self._hear(timeout_s).reason != "stuck"
 
     def _hear(self, timeout_s: float) -> Ending:
         deadline = time.monotonic() + timeout_s
@@ -81,7 +153,7 @@ class Process:
                 chunk = self._report.recv(1 << 16)
                 if not chunk:
                     break
-                self._heard += chunk
+                self._take(chunk)
             self._report.close()
             return Ending(**json.loads(self._heard))
         except TimeoutError:

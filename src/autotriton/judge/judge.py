@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from functools import partial
 
 from autotriton.errors import PrerequisiteError, TaskError
 from autotriton.judge import trial as trials
@@ -17,13 +18,12 @@ from autotriton.judge.channel import ChannelError
 from autotriton.judge.interpretable import believable
 from autotriton.judge.options import JudgeOptions
 from autotriton.judge.processes import Processes
-from autotriton.judge.references import ReferenceClient, TooLarge
+from autotriton.judge.references import Aside, ReferenceClient, TooLarge
 from autotriton.judge.sandbox.limits import Limits
 from autotriton.judge.targets import parse_targets, unmeasured
 from autotriton.judge.trial import Bench, Decided, Progress, Strayed, Trial
 from autotriton.types import Kernel, Outcome, Task, Tier, Verdict
 
-Alone = Callable[[], AbstractContextManager[None]]
 _INTERPRETER_ELEMENTS = 1 << 22
 """Beyond this many input and output elements the interpreter takes minutes: it runs about 10^6 elements a second."""
 _SMALL_ELEMENTS = 1 << 20
@@ -64,14 +64,13 @@ class Judge:
         code: str,
         progress: Progress | None = None,
         *,
-        alone: Alone = nullcontext,
-        aside: Alone = nullcontext,
+        aside: Aside = nullcontext,
         whole_gpu: bool = False,
     ) -> Verdict:
         """The verdict on one candidate. Raises TaskError, PrerequisiteError or JudgeError, never for the candidate.
 
-        `alone` is entered around whatever needs the GPU to itself, `aside` around waiting for other candidates.
-        `whole_gpu` waits for all of its memory.
+        May be called from many threads: what is timed has the GPU alone in short slices, in which the others' processes
+        stand still. `aside` is entered around waiting for other candidates. `whole_gpu` waits for all of its memory.
         """
         trial = Trial(task, code, self.options, self.processes, progress or (lambda _: None), aside=aside)
         trial.whole_gpu = whole_gpu
@@ -80,14 +79,14 @@ class Judge:
             trials.gate(trial)
             if tier is Tier.RULES:
                 return trial.verdict(Outcome.CORRECT, Tier.RULES, "passes the rules; nothing was run")
-            return self._run(trial, tier, alone)
+            return self._run(trial, tier)
         except Decided as decided:
             return trial.verdict(decided.outcome, decided.tier, decided.message)
         finally:
             for client in trial.references:
                 self.processes.references.give_back(client)
 
-    def _run(self, trial: Trial, tier: Tier, alone: Alone) -> Verdict:
+    def _run(self, trial: Trial, tier: Tier) -> Verdict:
         device = self.processes.device(self.options.device)
         if tier is Tier.TIME and device != "cuda":
             raise PrerequisiteError(
@@ -105,8 +104,7 @@ class Judge:
         if tier is Tier.TIME:
             from autotriton.judge import timing
 
-            with alone():
-                timing.measure(trial, reference, self)
+            timing.measure(trial, reference, self)
         return trial.verdict(Outcome.CORRECT, tier, "correct on the GPU in every case, and Triton did the work")
 
     def _interpret_first(self, trial: Trial) -> None:
@@ -212,9 +210,9 @@ class Judge:
         """A candidate's process, loaded; gone again whatever happens."""
         interpret = device == "cpu"
         number, session, descriptors = reference.session(timed=tier is Tier.TIME)
-        process = self.processes.server(interpret=interpret).spawn(
-            "candidate", trials.candidate_limits(device, self.options, self.processes)
-        )
+        limits = trials.candidate_limits(device, self.options, self.processes)
+        start = partial(self.processes.server(interpret=interpret).spawn, "candidate", limits)
+        process = self.processes.floor.admit(start) if device == "cuda" else start()
         bench = Bench(trial, reference, device, tier, process, number)
         try:
             with trial.stage("load"):

@@ -1,7 +1,7 @@
 """Many candidates at once: N in, N out, whatever they do.
 
 Rules first and in the parent, so most bad candidates never cost a process; duplicates are judged once; references are
-shared; correctness runs in parallel, one process per candidate; timing waits for the GPU to itself.
+shared; correctness runs in parallel, one process per candidate; timing has the GPU to itself in slices (`floor.py`).
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ class Judgement:
 
 
 class GpuLock:
-    """Correctness runs share the GPU; a timed run has it alone. Writers wait for readers, readers for waiting
-    writers.
+    """Judgements share the GPU; one that needs all of its memory has it alone, from beginning to end.
+
+    Writers wait for readers, readers for waiting writers. Timing needs none of this: see `floor.py`.
     """
 
     def __init__(self) -> None:
@@ -65,17 +66,6 @@ class GpuLock:
         with self._condition:
             self._exclusive = False
             self._condition.notify_all()
-
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """For a thread that shares: have the GPU alone for a while, then share again."""
-        self.unshare()
-        self.seize()
-        try:
-            yield
-        finally:
-            self.release()
-            self.share()
 
     @contextmanager
     def aside(self) -> Iterator[None]:
@@ -113,7 +103,7 @@ class Beside:
         try:
             stuck_before = processes.stuck()
             total_before = processes.stuck_total
-            verdict: Verdict | None = judge.judge(task, code, alone=self.lock.alone, aside=self.lock.aside)
+            verdict: Verdict | None = judge.judge(task, code, aside=self.lock.aside)
         except TaskError as error:
             if self.workers == 1 or _MEMORY not in str(error):
                 raise

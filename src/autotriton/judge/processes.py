@@ -17,6 +17,7 @@ from typing import Any
 from autotriton.errors import JudgeError, PrerequisiteError, UsageError
 from autotriton.judge import sandbox
 from autotriton.judge.channel import Channel, ChannelError
+from autotriton.judge.floor import Floor
 from autotriton.judge.forks import ForkServer, Process
 from autotriton.judge.references import References
 from autotriton.judge.sandbox.limits import Limits
@@ -44,7 +45,9 @@ class Processes:
         self._gpu_memory_bytes = gpu_memory_bytes
         self._servers: dict[tuple[bool, tuple[str, ...]], ForkServer] = {}
         self.references = References(self)
+        self.floor = Floor()
         self._lock = threading.Lock()
+        self._closed = False
         self._stuck: list[Process] = []
         self.stuck_total = 0
         self._seeding = threading.Lock()
@@ -60,6 +63,8 @@ class Processes:
         """
         key = (interpret, readable if self.kind == "bwrap" else ())
         with self._lock:
+            if self._closed:  # a thread that goes on while the judge ends must not start anything new
+                raise JudgeError("the judge was closed while a candidate was being judged")
             if key not in self._servers:
                 self._servers[key] = ForkServer(self.kind, interpret=interpret, readable=key[1])
             return self._servers[key]
@@ -149,10 +154,14 @@ class Processes:
             time.sleep(0.5)
 
     def close(self) -> None:
+        """End everything. What other threads start in the meantime ends too, or is refused."""
+        with self._lock:
+            self._closed = True
+            servers = list(self._servers.values())
+            self._servers.clear()
         self.references.close()
-        for server in self._servers.values():
+        for server in servers:
             server.close()
-        self._servers.clear()
         if self._seed_folder is not None:
             shutil.rmtree(self._seed_folder, ignore_errors=True)
 

@@ -1,14 +1,15 @@
 """The reference's process: makes every case, knows every answer, and compares. It never sees the candidate's code.
 
 One process per task, serving any number of candidates: answers are computed once per case and kept (of a large task
-only the last one, within the memory bound of docs/judging.md), each candidate gets arenas of its own. What arrives from a
-candidate here is tensor bytes and their description, checked before use.
+only the last one, within the memory bound of docs/judging.md), each candidate gets arenas of its own. What arrives
+from a candidate is tensor bytes and their description, checked before use.
 """
 
 from __future__ import annotations
 
 import random
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,7 +56,7 @@ def main(control: socket.socket) -> None:
             elif request["do"] == "needs":
                 answer = needs(request)
             elif request["do"] == "open":
-                reference = Reference(request)
+                reference = Reference(request, lambda way: _pass_gate(channel, way))
                 answer = reference.describe()
             else:
                 assert reference is not None
@@ -67,6 +68,11 @@ def main(control: socket.socket) -> None:
         except Exception as error:  # noqa: BLE001 - task code runs here: whatever it raises later must reach the parent as one line
             answer = {"judge_error": f"{type(error).__name__}: {error}"}
         channel.send(answer, descriptors)
+
+
+def _pass_gate(channel: Channel, way: str) -> None:
+    channel.send({"gate": way})
+    channel.receive()
 
 
 def _task(request: dict[str, Any]) -> Task:
@@ -119,18 +125,20 @@ class Facts:
 class Reference:
     """One task's cases and answers."""
 
-    def __init__(self, request: dict[str, Any]) -> None:
+    def __init__(self, request: dict[str, Any], gate: Callable[[str], None] = lambda _: None) -> None:
+        self.gate = gate
+        """Called with `enter` and `leave` around what needs the GPU alone in the middle of a request."""
         self.task = _task(request)
         self.device = str(request["device"])
         self.seed = int(request["seed"])
         self.program = Program(self.task, self.device)
         self.input_bytes = _bytes(self.program.draw(self.seed).leaves())
         self.large = self.input_bytes > _LARGE_BYTES
+        self.keeps_one = self.large
         self.admission = self._admit() if request["admit"] else None
         self.models = [self._model(version) for version in range(2)]
         self.specs = [spec for spec in cases.plan(self.seed, int(request["cases"])) if self._usable(spec)]
         self.kept: dict[str, tuple[Inputs, Expected]] = {}
-        self.keeps_one = self.large
         self.sessions: dict[int, Session] = {}
         self.first = Facts.of(*self._case(0))
         # An answer is kept with its oracle in fp64.

@@ -12,10 +12,12 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from autotriton.errors import JudgeError, TaskError
 from autotriton.judge.channel import ChannelError
+from autotriton.judge.floor import Floor
 from autotriton.judge.forks import Process
 from autotriton.judge.sandbox.limits import Limits
 from autotriton.types import Task
@@ -40,10 +42,11 @@ class TooLarge(Exception):
 class ReferenceClient:
     """The parent's handle on one task's reference process."""
 
-    def __init__(self, process: Process, about: dict[str, Any], gpu_bytes: int) -> None:
-        self.process, self.about, self.gpu_bytes = process, about, gpu_bytes
+    def __init__(self, process: Process, about: dict[str, Any], gpu_bytes: int, floor: Floor) -> None:
+        self.process, self.about, self.gpu_bytes, self._floor = process, about, gpu_bytes, floor
         self.users = 0
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
+        """Held for a request, and around several by whoever has the GPU alone: never wait for it while one has that."""
         self._numbers = itertools.count()
 
     def session(self, *, timed: bool) -> tuple[int, dict[str, Any], list[int]]:
@@ -60,7 +63,14 @@ class ReferenceClient:
 
     def _receive(self) -> tuple[dict[str, Any], list[int]]:
         try:
-            answer, descriptors = self.process.channel.receive(_OPEN_TIMEOUT_S)
+            answer, descriptors = self.process.receive(_OPEN_TIMEOUT_S)
+            while answer.get("gate") == "enter":  # it needs the GPU alone before it can go on
+                with self._floor.alone(self.process):
+                    self.process.channel.send({"go": True})
+                    answer, descriptors = self.process.receive(_OPEN_TIMEOUT_S)
+                if answer.get("gate") == "leave":
+                    self.process.channel.send({"go": True})
+                    answer, descriptors = self.process.receive(_OPEN_TIMEOUT_S)
         except ChannelError as error:
             raise _died(self.process) from error
         _raise_if_error(answer)
@@ -75,6 +85,7 @@ class References:
         self._clients: OrderedDict[Key, ReferenceClient] = OrderedDict()
         self._opening: dict[Key, threading.Lock] = {}
         self._changed = threading.Condition()
+        self._closed = False
         self._reserved = 0
         self._too_large: set[tuple[str, int]] = set()
 
@@ -122,7 +133,12 @@ class References:
             client = self._open(task, request, at_most, reduced, aside, whole_gpu)
             client.users = 1
             with self._changed:
-                self._clients[key] = client
+                closed = self._closed
+                if not closed:
+                    self._clients[key] = client
+            if closed:
+                self._end([client])
+                raise JudgeError("the judge was closed while a task was being opened")
         finally:
             opening.release()
         self._trim(_KEPT)
@@ -143,6 +159,7 @@ class References:
 
     def close(self) -> None:
         with self._changed:
+            self._closed = True
             clients = list(self._clients.values())
             self._clients.clear()
         self._end(clients)
@@ -181,7 +198,9 @@ class References:
             disk_bytes=4 << 30,
             processes=256,
         )
-        process = self._processes.server(interpret=False, readable=readable).spawn("reference", limits)
+        server = self._processes.server(interpret=False, readable=readable)
+        start = partial(server.spawn, "reference", limits)
+        process = self._processes.floor.admit(start) if gpu else start()
         gpu_bytes = 0
         try:
             if gpu or at_most is not None:
@@ -195,7 +214,7 @@ class References:
                 if gpu:
                     with aside():
                         gpu_bytes = self._reserve(size, whole_gpu)
-            return ReferenceClient(process, _answer(process, request), gpu_bytes)
+            return ReferenceClient(process, _answer(process, request), gpu_bytes, self._processes.floor)
         except Exception:
             process.end()
             with self._changed:
@@ -209,6 +228,8 @@ class References:
         wanted = total if whole else gpu_bytes_of(size, total)
         while True:
             with self._changed:
+                if self._closed:
+                    raise JudgeError("the judge was closed while a task waited for memory")
                 if self._reserved == 0 or self._reserved + wanted <= total:
                     self._reserved += wanted
                     return wanted
@@ -236,7 +257,7 @@ def gpu_bytes_of(size: dict[str, Any], total: int) -> int:
 def _answer(process: Process, request: dict[str, Any]) -> dict[str, Any]:
     try:
         process.channel.send(request)
-        answer, _ = process.channel.receive(_OPEN_TIMEOUT_S)
+        answer, _ = process.receive(_OPEN_TIMEOUT_S)
     except ChannelError as error:
         raise _died(process) from error
     _raise_if_error(answer)

@@ -7,8 +7,9 @@ the candidate's inputs) and by the candidate's process.
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -48,6 +49,8 @@ class Rehearsal:
             return self._fill(self.reference.sessions[int(request["session"])], int(request["seed"]))
         if phase == "check":
             return self._check(self.reference.sessions[int(request["session"])], request)
+        if phase == "quiet":
+            return self.watch.quiet()
         return self._baseline(phase, str(request["baseline"]), int(request["seed"]))
 
     def make(self, seed: int) -> list[Inputs]:
@@ -87,10 +90,34 @@ class Rehearsal:
         with torch.no_grad():
             if phase == "warm":
                 try:
-                    return self.watch.warm_up(calls)
+                    with autotuned_alone(self.reference.gate):
+                        return self.watch.warm_up(calls)
                 except Exception as error:  # noqa: BLE001 - torch.compile may refuse a model; that costs the baseline, not the verdict
                     return {"failed": f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"}
             return self.watch.block(calls)
+
+
+@contextlib.contextmanager
+def autotuned_alone(gate: Callable[[str], None]) -> Iterator[None]:
+    """Inductor times its kernels' configurations at their first call: with neighbours it would choose badly, and the
+    baseline would be slower than it is. Compiling goes on beside others.
+    """
+    from torch._inductor.runtime.triton_heuristics import CachingAutotuner
+
+    original = CachingAutotuner.benchmark_all_configs
+
+    def gated(self: Any, *args: Any, **kwargs: Any) -> Any:
+        gate("enter")
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            gate("leave")
+
+    CachingAutotuner.benchmark_all_configs = gated  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        CachingAutotuner.benchmark_all_configs = original  # type: ignore[method-assign]
 
 
 class Performance:

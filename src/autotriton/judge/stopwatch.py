@@ -17,6 +17,8 @@ import torch
 _FLUSH_BYTES = 256 << 20  # exceeds the H200's 60 MB L2 (and any other's), so each sample starts cold
 _WARMUP_S, _MIN_WARMUPS, _MAX_WARMUPS = 0.4, 4, 200
 _SETTLED = 0.02
+_SPIN_CYCLES, _SPIN_SLACK, _QUIET_SPINS, _QUIET_S = 2_000_000, 1.25, 3, 0.5
+"""About a millisecond; contexts that share a GPU take turns of about two."""
 _synchronize = torch.cuda.synchronize
 _sleep: Callable[[int], None] = torch.cuda._sleep
 _new_event: Callable[..., Any] = torch.cuda.Event
@@ -29,6 +31,8 @@ class Stopwatch:
 
     flush: torch.Tensor | None = None
     cycles: int = 0
+    spin_ms: float = float("inf")
+    """The shortest time a spin took so far."""
     answers: list[Any] = field(default_factory=list)
 
     def prepare(self) -> None:
@@ -55,6 +59,21 @@ class Stopwatch:
         calls[0]()
         _synchronize()
         return {"warmups": len(times), "peak_bytes": torch.cuda.max_memory_allocated() - held}
+
+    def quiet(self) -> dict[str, Any]:
+        """Wait until nothing else runs on the device: spins of a fixed length take as long as the fastest ever did."""
+        self.prepare()
+        started, settled = perf_counter(), 0
+        while settled < _QUIET_SPINS and perf_counter() - started < _QUIET_S:
+            start, end = _new_event(enable_timing=True), _new_event(enable_timing=True)
+            start.record()
+            _sleep(_SPIN_CYCLES)
+            end.record()
+            _synchronize()
+            took = float(start.elapsed_time(end))
+            self.spin_ms = min(self.spin_ms, took)
+            settled = settled + 1 if took <= _SPIN_SLACK * self.spin_ms else 0
+        return {"quiet": settled >= _QUIET_SPINS}
 
     def block(self, calls: Sequence[_Call]) -> dict[str, Any]:
         """One sample per call: device times, then latency and enqueue time of one more round."""

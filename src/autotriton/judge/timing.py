@@ -2,7 +2,8 @@
 
 Candidate and baselines run in separate processes, in alternating order, on inputs that are new in every block;
 answers given inside timed blocks are checked like any other. The parent keeps a clock of its own and compares. Only
-here is "faster" decided, and only by the lower end of an interval.
+here is "faster" decided, and only by the lower end of an interval. Blocks run in slices in which nobody else uses the
+GPU; loading, compiling, warming up and checking happen outside them, beside others.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ import random
 import secrets
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from autotriton.errors import PrerequisiteError, UsageError
+from autotriton.judge.floor import Floor
 from autotriton.judge.references import ReferenceClient
 from autotriton.judge.rooflines import roofline_seconds
 from autotriton.judge.trial import Bench, Decided, Trial
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
 
 BASELINES = ("eager", "compile")
 _BLOCKS, _SURE_BLOCKS = 10, 3
+_SLICE_S = 0.2
+"""Rounds of blocks begin within this much of a slice: long enough to be worth stopping the others for."""
 _CONFIDENCE = 0.99
 """Wide on purpose: over 40 comparisons of a kernel with itself the interval should always hold 1.0."""
 _RESAMPLES = 2000
@@ -69,7 +74,7 @@ def measure(trial: Trial, reference: ReferenceClient, judge: Judge) -> None:
     if judge.processes.gpu() is None:
         raise PrerequisiteError("timing needs a CUDA device", hint="use --tier run")
     with trial.stage("time"):
-        contest = Contest(trial, reference)
+        contest = Contest(trial, reference, judge.processes.floor)
         for _ in range(trial.options.repetitions):
             with judge.bench(trial, reference, "cuda", Tier.TIME) as bench:
                 contest.repetition(bench)
@@ -79,8 +84,9 @@ def measure(trial: Trial, reference: ReferenceClient, judge: Judge) -> None:
 class Contest:
     """Candidate and baselines, alternated."""
 
-    def __init__(self, trial: Trial, reference: ReferenceClient) -> None:
-        self.trial, self.reference = trial, reference
+    def __init__(self, trial: Trial, reference: ReferenceClient, floor: Floor) -> None:
+        self.trial, self.reference, self.floor = trial, reference, floor
+        self.slices = self.noisy = 0
         self.candidate = Samples()
         self.baselines = {name: Samples() for name in trial.options.baselines}
         self.missing: set[str] = set()
@@ -88,23 +94,48 @@ class Contest:
     def repetition(self, bench: Bench) -> None:
         """One fresh candidate process against the baselines, in blocks A B B A."""
         self._warm_up(bench)
-        started = time.monotonic()
         checked = {secrets.randbelow(_SURE_BLOCKS)} | (
             set() if self.reference.about["large"] else {secrets.randbelow(_BLOCKS)}
         )
-        for number in range(_BLOCKS):
-            order = [None, *self.baselines]
-            for name in order if number % 2 == 0 else reversed(order):
-                if name is None:
-                    self._candidate_block(bench, check=number in checked)
-                elif name not in self.missing:
-                    self.baselines[name].add(self._baseline("block", name))
-            if number >= _SURE_BLOCKS - 1 and time.monotonic() - started > self.trial.options.timing_s:
-                break
+        number, spent = 0, 0.0
+        while number < _BLOCKS and (number < _SURE_BLOCKS or spent <= self.trial.options.timing_s):
+            samples = 0
+            with self._slice(bench):
+                started = time.monotonic()
+                while True:
+                    samples = self._round(bench, number)
+                    number += 1
+                    took = time.monotonic() - started
+                    enough = number >= _SURE_BLOCKS and spent + took > self.trial.options.timing_s
+                    if number >= _BLOCKS or enough or took > _SLICE_S or number - 1 in checked:
+                        break
+                spent += took
+            if number - 1 in checked:  # the last round's: the next one would overwrite its answers
+                self._check_answer(bench, secrets.randbelow(samples))
+
+    @contextmanager
+    def _slice(self, bench: Bench) -> Iterator[None]:
+        """The GPU to ourselves for a moment. The reference's lock comes first: another thread may share it."""
+        with self.reference.lock, self.floor.alone(bench.process, self.reference.process):
+            self.slices += 1
+            self.noisy += not self.reference.ask("time", -1, phase="quiet")["quiet"]
+            yield
+
+    def _round(self, bench: Bench, number: int) -> int:
+        """One block of every contestant, every other time in reverse; how many samples the candidate's had."""
+        samples = 0
+        order = [None, *self.baselines]
+        for name in order if number % 2 == 0 else reversed(order):
+            if name is None:
+                samples = self._candidate_block(bench)
+            elif name not in self.missing:
+                self.baselines[name].add(self._baseline("block", name))
+        return samples
 
     def _warm_up(self, bench: Bench) -> None:
-        call = self._fill(bench)
-        answer = bench.ask({"do": "time", "phase": "warm", **call})
+        # A candidate that chooses among configurations at its first call needs a clock nobody disturbs.
+        with self._slice(bench) if "autotune" in self.trial.code else nullcontext():
+            answer = bench.ask({"do": "time", "phase": "warm", **self._fill(bench)})
         self.candidate.peak_bytes = int(answer["peak_bytes"])
         for name, samples in self.baselines.items():
             if name in self.missing:
@@ -119,7 +150,7 @@ class Contest:
     def _fill(self, bench: Bench) -> dict[str, Any]:
         return self.reference.ask("time", bench.session, phase="fill", seed=secrets.randbelow(2**31))
 
-    def _candidate_block(self, bench: Bench, check: bool) -> None:
+    def _candidate_block(self, bench: Bench) -> int:
         call = self._fill(bench)
         before = time.perf_counter()
         answer = bench.ask({"do": "time", "phase": "block", **call})
@@ -127,8 +158,7 @@ class Contest:
         if sum(answer["device_ms"]) > wall_ms * 1.05 + 0.1 or min(answer["device_ms"]) <= 0:
             raise Decided(Outcome.SUSPECT, Tier.TIME, "the device clock and the judge's own clock disagree")
         self.candidate.add(answer)
-        if check:
-            self._check_answer(bench, secrets.randbelow(len(answer["device_ms"])))
+        return len(answer["device_ms"])
 
     def _check_answer(self, bench: Bench, variant: int) -> None:
         answer = bench.ask({"do": "time", "phase": "answer", "variant": variant})
@@ -153,6 +183,10 @@ class Contest:
             "roofline_share": share,
         }
         self.trial.peak_memory_bytes = self.candidate.peak_bytes
+        peaks = {name: samples.peak_bytes for name, samples in measured.items() if samples.peak_bytes is not None}
+        self.trial.more["baseline_memory_bytes"] = peaks
+        if self.noisy:
+            self.trial.notes.append(f"other work ran on the GPU in {self.noisy} of {self.slices} timed slices")
         eager = self.baselines.get("eager")
         if eager and eager.peak_bytes and (self.candidate.peak_bytes or 0) > 1.1 * eager.peak_bytes + (1 << 20):
             ratio = (self.candidate.peak_bytes or 0) / eager.peak_bytes

@@ -32,6 +32,7 @@ from pathlib import Path
 
 from autotriton.judge.sandbox import syscalls
 from autotriton.judge.sandbox.limits import Limits, device_paths, proc_paths, runtime_paths
+from autotriton.judge.sandbox.pausing import Pauses
 
 _POLL_S = 0.02
 _THREADS = 1024  # beyond the processes: honest code has dozens, and a thread costs a process id like a process
@@ -187,16 +188,17 @@ class _Watch:
     def until_end(self, report: socket.socket, output: int, hung_up: list[int]) -> dict[str, object]:
         """Wait for the inmate; end it when it breaks a limit or when the parent hangs up."""
         kept, reason, status = bytearray(), "", None
+        pauses = Pauses(lambda: _below()[0])
         poller = select.poll()
         poller.register(output, select.POLLIN)
         poller.register(report, select.POLLIN)
         while status is None:
             for descriptor, _ in poller.poll(_POLL_S * 1000):
-                if descriptor == report.fileno():  # the parent never writes here: readable means it hung up
-                    reason = reason or "abandoned"
+                if descriptor == report.fileno():
+                    reason = reason or ("" if pauses.obey(report) else "abandoned")
                 elif not _drain(output, kept, self.limits.output_bytes):
                     poller.unregister(output)
-            reason = reason or ("abandoned" if hung_up else self._broken_limit())
+            reason = reason or ("abandoned" if hung_up else self._broken_limit(pauses.lost_s()))
             if reason:
                 _kill()
             done, result = os.waitpid(self.pid, 0 if reason else os.WNOHANG)
@@ -207,8 +209,8 @@ class _Watch:
         code = os.waitstatus_to_exitcode(status)
         return {"reason": reason, "exit_code": code, "output": kept.decode("utf-8", "replace")}
 
-    def _broken_limit(self) -> str:
-        if time.monotonic() > self.deadline:
+    def _broken_limit(self, lost_s: float) -> str:
+        if time.monotonic() - lost_s > self.deadline:
             return "deadline"
         family, threads = _below()
         if len(family) > self.limits.processes or threads > self.limits.processes + _THREADS:
