@@ -13,6 +13,7 @@ import pytest
 
 from autotriton.errors import JudgeError, TaskError
 from autotriton.judge import Judge, JudgeOptions, judge_many
+from autotriton.judge.floor import Floor
 from autotriton.judge.pool import GpuLock
 from autotriton.judge.processes import Processes
 from autotriton.judge.references import References
@@ -105,8 +106,9 @@ def test_a_task_that_waits_for_memory_does_not_block_the_timing_of_the_one_that_
         if started is not None:
             started.set()
             wait.wait(0.2)  # the second one is at the memory by now
-        with lock.alone():
-            pass
+        with lock.aside():
+            lock.seize()
+            lock.release()
         references.give_back(client)
         references.forget(task)
         lock.unshare()
@@ -122,6 +124,8 @@ def test_a_task_that_waits_for_memory_does_not_block_the_timing_of_the_one_that_
 class SmallGpu:
     """A GPU that one task fills, and reference processes that only answer."""
 
+    floor = Floor()
+
     def gpu(self):
         return SimpleNamespace(memory_bytes=1 << 30)
 
@@ -129,8 +133,20 @@ class SmallGpu:
         return self
 
     def spawn(self, kind, limits):
-        answers = SimpleNamespace(send=lambda _: None, receive=lambda _: ({"elements": 1, "bytes": 1 << 30}, []))
-        return SimpleNamespace(channel=answers, end=lambda: None)
+        return FakeReference()
+
+
+class FakeReference:
+    channel = SimpleNamespace(send=lambda _: None)
+
+    def receive(self, timeout_s):
+        return {"elements": 1, "bytes": 1 << 30}, []
+
+    def end(self):
+        pass
+
+    def over(self):
+        return False
 
 
 def test_one_who_waits_for_it_alone_is_not_starved_by_newcomers():
@@ -145,43 +161,6 @@ def test_one_who_waits_for_it_alone_is_not_starved_by_newcomers():
     assert newcomer.waits()
     lock.release()
     assert newcomer.finished()
-
-
-def test_alone_for_a_while_then_shared_again():
-    lock = GpuLock()
-    lock.share()
-    with lock.alone():
-        sharer = Actor(lock.share)
-        assert sharer.waits()
-    assert sharer.finished()
-    lock.unshare()
-    lock.unshare()
-    assert Actor(lock.seize).finished()
-
-
-def test_alone_is_given_back_also_when_the_work_raises():
-    lock = GpuLock()
-    lock.share()
-    with pytest.raises(ZeroDivisionError), lock.alone():
-        raise ZeroDivisionError
-    assert Actor(lock.share).finished()
-
-
-def test_two_sharers_can_both_have_it_alone_in_turn():
-    lock, inside, most = GpuLock(), Counter(), []
-
-    def act():
-        lock.share()
-        with lock.alone():
-            inside["now"] += 1
-            most.append(inside["now"])
-            time.sleep(0.02)
-            inside["now"] -= 1
-        lock.unshare()
-
-    actors = [Actor(act) for _ in range(4)]
-    assert all(actor.finished() for actor in actors)
-    assert most == [1, 1, 1, 1]
 
 
 # --- the pool, with a judge that only pretends ------------------------------------------------------------

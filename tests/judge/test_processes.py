@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from autotriton.errors import PrerequisiteError, UsageError
+from autotriton.errors import JudgeError, PrerequisiteError, UsageError
 from autotriton.judge import processes as processes_module
 from autotriton.judge.processes import Gpu, Processes
 
@@ -72,3 +72,14 @@ def test_a_process_the_driver_holds_is_counted_until_it_is_gone(machine):
     gone.append(True)
     processes.wait_until_free(timeout_s=1)
     assert (processes.stuck(), processes.stuck_total) == (0, 1)
+
+
+@pytest.mark.interp
+def test_nothing_starts_once_all_is_closed():
+    """A thread that goes on while the judge ends must not leave a fork server behind."""
+    held = Processes("none")
+    server = held.server(interpret=False)
+    held.close()
+    assert server._process.poll() is not None
+    with pytest.raises(JudgeError, match="closed"):
+        held.server(interpret=False)

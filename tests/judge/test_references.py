@@ -9,6 +9,7 @@ import pytest
 
 from autotriton.errors import JudgeError, TaskError
 from autotriton.judge import references
+from autotriton.judge.floor import Floor
 from autotriton.judge.forks import Ending
 from autotriton.judge.processes import Gpu, Processes
 from autotriton.judge.references import ReferenceClient, References, TooLarge, _died, _raise_if_error, gpu_bytes_of
@@ -127,9 +128,10 @@ class FakeProcess:
 
     def __init__(self):
         self.ended = False
-        self.channel = SimpleNamespace(
-            send=lambda _: None, receive=lambda _: ({"elements": 1 << 24, "bytes": 1 << 26}, [])
-        )
+        self.channel = SimpleNamespace(send=lambda _: None)
+
+    def receive(self, timeout_s):
+        return {"elements": 1 << 24, "bytes": 1 << 26}, []
 
     def end(self):
         self.ended = True
@@ -140,7 +142,7 @@ def crowded():
     """References of a GPU with room for two such tasks."""
     gpu = Gpu("GPU", "9.0", 8 << 30, 1, 1)
     server = SimpleNamespace(spawn=lambda *_: FakeProcess())
-    return References(SimpleNamespace(gpu=lambda: gpu, server=lambda interpret, readable=(): server))
+    return References(SimpleNamespace(gpu=lambda: gpu, server=lambda interpret, readable=(): server, floor=Floor()))
 
 
 def on_gpu(held: References, name: str):
@@ -177,6 +179,37 @@ def test_what_a_task_takes_of_a_gpu_by_hand():
     assert gpu_bytes_of(size, 48 * gib) == 48 * gib
     assert gpu_bytes_of({"bytes": gib, "output_bytes": None, "peak_bytes": None}, 140 * gib) == 19 * gib
     assert gpu_bytes_of({"bytes": None}, 140 * gib) == 35 * gib
+
+
+def test_a_reference_that_opens_while_all_is_closed_is_ended(crowded):
+    class Closing(FakeProcess):
+        def receive(self, timeout_s):
+            crowded.close()
+            return super().receive(timeout_s)
+
+    opened_one = Closing()
+    crowded._processes.server = lambda interpret, readable=(): SimpleNamespace(spawn=lambda *_: opened_one)
+    with pytest.raises(JudgeError, match="closed"):
+        on_gpu(crowded, "a")
+    assert opened_one.ended
+    assert crowded._reserved == 0
+
+
+def test_one_who_waits_for_memory_hears_that_all_is_closed(crowded):
+    on_gpu(crowded, "a"), on_gpu(crowded, "b")
+    heard: list[Exception] = []
+
+    def wait():
+        try:
+            on_gpu(crowded, "c")
+        except JudgeError as error:
+            heard.append(error)
+
+    waiting = threading.Thread(target=wait, daemon=True)
+    waiting.start()
+    crowded.close()
+    waiting.join(10)
+    assert heard
 
 
 def test_memory_is_free_again_when_all_is_closed(crowded):

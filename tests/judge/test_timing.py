@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import contextmanager
 from types import SimpleNamespace
 
@@ -9,6 +10,7 @@ import pytest
 
 from autotriton.errors import PrerequisiteError, UsageError
 from autotriton.judge import timing
+from autotriton.judge.floor import Floor
 from autotriton.judge.options import JudgeOptions
 from autotriton.judge.processes import Gpu
 from autotriton.judge.timing import Contest, Samples, measure, speedup
@@ -103,6 +105,8 @@ class FakeReference:
         self.baseline_ms = {"eager": 0.02, "compile": 0.01}
         self.failing: dict[str, str] = {}
         self.check = {"passed": True, "detail": ""}
+        self.quiet = True
+        self.lock, self.process = threading.RLock(), object()
         self.log: list[str] = []
         self.seeds: list[int] = []
         self.__dict__.update(more)
@@ -112,6 +116,8 @@ class FakeReference:
         self.log.append(baseline or phase)
         if seed is not None:
             self.seeds.append(seed)
+        if phase == "quiet":
+            return {"quiet": self.quiet}
         if phase == "fill":
             return {"calls": [], "state": []}
         if phase == "check":
@@ -128,6 +134,7 @@ class FakeBench:
     """A candidate's process that takes `ms` for each call, by its own clock."""
 
     session = 0
+    process = None
 
     def __init__(self, reference, ms=0.005, latency_ms=None, enqueue_ms=0.004, peak_bytes=1 << 20):
         self.reference = reference
@@ -153,12 +160,12 @@ def trial(**options) -> Trial:
 
 
 def judge_with(gpu=H200):
-    return SimpleNamespace(processes=SimpleNamespace(gpu=lambda: gpu))
+    return SimpleNamespace(processes=SimpleNamespace(gpu=lambda: gpu, floor=Floor()))
 
 
-def timed(reference, bench, gpu=H200, **options):
+def timed(reference, bench, gpu=H200, floor=None, **options):
     on = trial(**options)
-    contest = Contest(on, reference)
+    contest = Contest(on, reference, floor or Floor())
     contest.repetition(bench)
     contest.conclude(judge_with(gpu))
     return on
@@ -265,6 +272,56 @@ def test_much_more_memory_than_eager_is_a_note():
     found = timed(reference, FakeBench(reference, peak_bytes=4 << 20))
     assert found.notes == ["peak memory is 4.00 times eager's"]
     assert found.peak_memory_bytes == 4 << 20
+
+
+def test_every_block_runs_while_nobody_else_moves_and_nothing_else_does():
+    reference = FakeReference()
+
+    class Neighbour:
+        def ask_to_pause(self):
+            reference.log.append("stop")
+
+        def wait_paused(self):
+            pass
+
+        def resume(self):
+            reference.log.append("go")
+
+        def over(self):
+            return False
+
+    floor = Floor()
+    floor.admit(Neighbour)
+    timed(reference, FakeBench(reference), floor=floor)
+    stopped, seen = False, []
+    for entry in reference.log:
+        stopped = entry == "stop" or (stopped and entry != "go")
+        if entry not in ("stop", "go"):
+            seen.append((entry, stopped))
+    warm_up = seen.index(("quiet", True))  # loading and warming up come first, beside the neighbour
+    assert not any(alone for _, alone in seen[:warm_up])
+    assert all(alone for entry, alone in seen[warm_up:] if entry in ("candidate block", "eager", "compile"))
+    assert all(not alone for entry, alone in seen if entry in ("candidate answer", "check"))
+
+
+def test_a_candidate_that_tunes_itself_warms_up_alone():
+    reference = FakeReference()
+    on = trial()
+    on.code = "@triton.autotune(configs=[])"
+    Contest(on, reference, Floor()).repetition(FakeBench(reference))
+    assert reference.log[:3] == ["quiet", "fill", "candidate warm"]
+
+
+def test_noise_of_others_is_a_note():
+    reference = FakeReference(quiet=False)
+    (note,) = timed(reference, FakeBench(reference), timing_s=0.0).notes
+    assert note.startswith("other work ran on the GPU in ")
+
+
+def test_the_baselines_memory_is_recorded():
+    reference = FakeReference(failing={"compile": "Unsupported: no"})
+    found = timed(reference, FakeBench(reference)).verdict(Outcome.CORRECT, Tier.TIME, "fine")
+    assert found.baseline_memory_bytes == {"eager": 1 << 20}
 
 
 def test_blocks_stop_when_the_time_is_spent_but_not_before_the_third():

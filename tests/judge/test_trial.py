@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -147,9 +148,10 @@ class FakeProcess:
 
     def __init__(self, *answers, ending=None):
         self.answers, self.ending, self.sent = list(answers), ending or Ending("", 0, ""), []
-        self.channel = SimpleNamespace(send=lambda message, _=(): self.sent.append(message), receive=self._receive)
+        self.channel = SimpleNamespace(send=lambda message, _=(): self.sent.append(message))
+        self.clock = time.monotonic
 
-    def _receive(self, _timeout_s):
+    def receive(self, _timeout_s):
         if not self.answers:
             raise ChannelError("closed")
         return {key: _times(value, self.sent[-1].get("times", 1)) for key, value in self.answers.pop(0).items()}, []
