@@ -1,7 +1,8 @@
-"""One problem of `kernelbench_speed.py`: candidates judged, tuned, compared and timed; the best one's verdict as a row.
+"""One problem of `kernelbench_speed.py`: candidates judged, tuned and timed; the best one's verdict as a row.
 
 The same steps as `autotriton optimize`, arranged so that many problems share one GPU: a problem reserves the memory it
-may need before it touches the device, correctness runs beside other problems, and whatever is timed runs alone.
+may need before it touches the device, correctness and compiling run beside other problems, and whatever is timed has
+the GPU alone in short slices (the judge's floor).
 """
 
 from __future__ import annotations
@@ -11,25 +12,27 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import kernelbench_table as table
+from kernelbench_baselines import BaselineCache, Baselines, of_verdict, with_compile
+from kernelbench_proposals import gather
 
 from autotriton.errors import AutoTritonError, TaskError
 from autotriton.judge import Judge, JudgeOptions
 from autotriton.judge.channel import ChannelError
+from autotriton.judge.floor import Floor, Group
 from autotriton.judge.pool import GpuLock
 from autotriton.judge.processes import Processes
+from autotriton.judge.references import gpu_bytes_of
 from autotriton.judge.sandbox.limits import Limits
 from autotriton.propose.base import Proposer
 from autotriton.tune import TileCache, tune
-from autotriton.types import Attempt, Candidate, Outcome, Policy, Task, Tier, Verdict
+from autotriton.types import Candidate, Outcome, Policy, Task, Tier, Verdict
 
-_INPUT_COPIES = 16
-_CONTEXTS_BYTES = 3 << 30
-"""GPU memory of a problem: so many times its inputs (fp64 oracle, arenas; as the judge reckons) and a few contexts."""
 _SIZE_S = 120.0
 _TUNED = "+tuned"
 
@@ -46,6 +49,8 @@ class SolverOptions:
     timeout_s: float = 180.0
     cache: str | None = None
     """Folder of the tile cache, if not the user's."""
+    fresh_baselines: bool = False
+    """Measure eager and torch.compile again, whatever is known of them."""
     tune_on_cpu: bool = False
     """In Triton's interpreter, which is for tests: the problems' own shapes are far too large."""
 
@@ -77,26 +82,20 @@ class Room:
 
 
 class Gate:
-    """The judge's lock around the GPU, as the tuner passes it."""
+    """The floor of the judge's processes, as a tuner passes it: its worker stops while others time something."""
 
-    def __init__(self, lock: GpuLock) -> None:
-        self._lock = lock
+    def __init__(self, floor: Floor) -> None:
+        self._floor = floor
+        self._group: Group | None = None
 
-    @contextlib.contextmanager
-    def shared(self) -> Iterator[None]:
-        self._lock.share()
-        try:
-            yield
-        finally:
-            self._lock.unshare()
+    def started(self, group: int) -> None:
+        self._group = self._floor.admit(lambda: Group(group))
 
-    @contextlib.contextmanager
-    def alone(self) -> Iterator[None]:
-        self._lock.seize()
-        try:
-            yield
-        finally:
-            self._lock.release()
+    def shared(self) -> AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+    def alone(self) -> AbstractContextManager[None]:
+        return self._floor.alone(self._group) if self._group is not None else self._floor.alone()
 
 
 @dataclass
@@ -122,20 +121,11 @@ class Trace:
         self.attempts.append({**told, **({} if verdict.accepted else {"message": verdict.message[:300]})})
 
 
-@dataclass(frozen=True)
-class Version:
-    """A correct candidate, and what the tuner made of it."""
-
-    candidate: Candidate
-    verdict: Verdict
-    tuned: Candidate | None
-
-
 class Solver:
     """Judges with one set of processes and one secret seed; used from many threads."""
 
-    def __init__(self, options: SolverOptions, proposer: Proposer) -> None:
-        self.options, self.proposer = options, proposer
+    def __init__(self, options: SolverOptions, baselines: BaselineCache | None = None) -> None:
+        self.options = options
         self.processes = Processes()
         self.device = self.processes.device(options.device)
         base = JudgeOptions(
@@ -150,10 +140,14 @@ class Solver:
             timing_s=options.timing_s,
         )
         self._run = Judge(base, processes=self.processes)
-        self._rough = self._beside(replace(base, tier=Tier.TIME, repetitions=1, timing_s=0.3, baselines=()))
         self._full = self._beside(replace(base, tier=Tier.TIME))
+        # Where torch.compile's time is known from before.
+        self._eager = self._beside(replace(base, tier=Tier.TIME, baselines=("eager",)))
         # The reference as its own candidate: for the baselines of problems that have no correct kernel.
         self._plain = self._beside(replace(base, tier=Tier.TIME, repetitions=1, trust_candidate=True, admit=False))
+        self.baselines = baselines
+        self._fresh: set[str] = set()
+        """Tasks whose baselines were measured in this run."""
         self.lock = GpuLock()
         gpu = self.processes.gpu() if self.device == "cuda" else None
         self.room = Room(math.inf if gpu is None else gpu.memory_bytes)
@@ -169,15 +163,19 @@ class Solver:
 
     # --- one problem --------------------------------------------------------------------------------------
 
-    def solve(self, task: Task) -> table.Row:
+    def solve(self, task: Task, proposer: Proposer) -> table.Row:
         """The row of a problem: correct with its times, failed with the reason, or excluded. Raises if the judge
         broke.
         """
         trace = Trace()
-        candidates, complaint = self._propose(task, trace)
-        with self.room.hold(self._bytes(task)):
+        with trace.step("propose"):
+            proposals = gather(proposer, task, self.options.candidates)
+        with trace.step("wait"):
+            room = contextlib.ExitStack()
+            room.enter_context(self.room.hold(self._bytes(task)))
+        with room:
             try:
-                found = self._best(task, candidates, trace)
+                found = self._best(task, proposals.candidates, trace)
             except TaskError as error:
                 random = "random by itself" in str(error)
                 status = table.EXCLUDED if random else table.FAILED
@@ -185,66 +183,70 @@ class Solver:
             finally:
                 self.processes.references.forget(task)
             if found is not None:
-                return {**_row(*found), **_traced(trace)}
+                return {**self._row(task, *found), **_traced(trace)}
             reasons = [f"{one['outcome']}: {one['message']}" for one in trace.attempts if "message" in one]
-            text = reasons[-1] if reasons else f"no candidate: {complaint}"
+            text = reasons[-1] if reasons else f"no candidate: {proposals.complaint}"
             return {"status": table.FAILED, "reason": text, **self._baselines(task, trace), **_traced(trace)}
 
-    def _propose(self, task: Task, trace: Trace) -> tuple[list[Candidate], str]:
-        """Candidates, best guess first, and why there are no more where the proposer gave up."""
-        found: list[Candidate] = []
-        history: list[Attempt] = []
-        with trace.step("propose"):
-            try:
-                for candidate in self.proposer.propose(task, history):
-                    found.append(candidate)
-                    if len(found) >= self.options.candidates:
-                        break
-            except AutoTritonError as error:
-                return found, str(error)
-            except Exception as error:  # noqa: BLE001 - compilers are foreign code; what came before still counts
-                return found, f"{type(error).__name__}: {error}"
-        return found, "the proposer had none"
+    def _best(self, task: Task, candidates: Sequence[Candidate], trace: Trace) -> tuple[Candidate, Verdict] | None:
+        """The fastest correct candidate with its full verdict; each of them is judged and timed once.
 
-    def _best(self, task: Task, candidates: list[Candidate], trace: Trace) -> tuple[Candidate, Verdict] | None:
-        """The fastest correct version, with its full verdict."""
-        correct = [found for candidate in candidates if (found := self._correct(task, candidate, trace)) is not None]
-        if self.device != "cuda":
-            return (correct[0].tuned or correct[0].candidate, correct[0].verdict) if correct else None
-        for version in correct if len(correct) < 2 else self._ranked(task, correct, trace):
-            timed = self._time(task, version, trace)
-            if timed is not None:
-                return timed
-        return None
+        torch.compile is compiled once for all of them: the reference's process keeps it.
+        """
+        found = [one for candidate in candidates if (one := self._verified(task, candidate, trace)) is not None]
+        return min(found, key=lambda one: _ms(one[1]), default=None)
 
-    def _correct(self, task: Task, candidate: Candidate, trace: Trace) -> Version | None:
-        """A candidate that is correct, tuned where it can be."""
+    def _verified(self, task: Task, candidate: Candidate, trace: Trace) -> tuple[Candidate, Verdict] | None:
+        """A correct candidate, tuned where it can be, and timed where a GPU can."""
+        if not self._tunable(candidate):
+            return self._timed(task, candidate, trace)
         with trace.step("judge"):
             verdict = self._judge(self._run, task, candidate.code)
         trace.add(candidate, "judge", verdict)
-        return Version(candidate, verdict, self._tune(task, candidate, trace)) if verdict.accepted else None
+        if not verdict.accepted:
+            return None
+        tuned = self._tune(task, candidate, trace)
+        if self.device != "cuda":
+            return tuned or candidate, verdict
+        found = None if tuned is None else self._timed(task, tuned, trace)
+        return found or self._timed(task, candidate, trace, verdict)
 
-    def _time(self, task: Task, version: Version, trace: Trace) -> tuple[Candidate, Verdict] | None:
-        """Tuned, or as it was where the judge refuses that; a machine that cannot time leaves a correct kernel
-        correct.
-        """
-        for candidate in (version.tuned, version.candidate):
-            if candidate is None:
-                continue
-            try:
-                with trace.step("time"):
-                    verdict = self._judge(self._full, task, candidate.code)
-            except AutoTritonError as error:
-                notes = (*version.verdict.notes, f"not timed: {error}")
-                return version.candidate, version.verdict.model_copy(update={"notes": notes})
-            trace.add(candidate, "time", verdict)
-            if verdict.accepted:
-                return candidate, verdict
-        return None
+    def _timed(
+        self, task: Task, candidate: Candidate, trace: Trace, correct: Verdict | None = None
+    ) -> tuple[Candidate, Verdict] | None:
+        """The full verdict where it is accepted; a machine that cannot time leaves a correct kernel correct."""
+        if self.device != "cuda":
+            judge, step = self._run, "judge"
+        else:
+            judge, step = self._full if self._known(task) is None else self._eager, "time"
+        try:
+            with trace.step(step):
+                verdict = self._judge(judge, task, candidate.code)
+        except AutoTritonError as error:
+            if step == "judge":
+                raise
+            correct = correct or self._judge(self._run, task, candidate.code)
+            trace.add(candidate, "judge", correct)
+            notes = (*correct.notes, f"not timed: {error}")
+            return (candidate, correct.model_copy(update={"notes": notes})) if correct.accepted else None
+        trace.add(candidate, step, verdict)
+        measured = of_verdict(verdict)
+        if measured is not None and self.baselines is not None and self._known(task) is None:
+            self.baselines.put(task, measured)
+            self._fresh.add(task.hash)
+        return (candidate, verdict) if verdict.accepted else None
+
+    def _known(self, task: Task) -> Baselines | None:
+        """Times from an earlier run; what this run measures stays in this run's verdicts."""
+        if self.baselines is None or self.options.fresh_baselines or task.hash in self._fresh:
+            return None
+        return self.baselines.get(task)
+
+    def _tunable(self, candidate: Candidate) -> bool:
+        wanted = bool(candidate.choices) and self.options.tune_s > 0
+        return wanted and (self.device == "cuda" or self.options.tune_on_cpu)
 
     def _tune(self, task: Task, candidate: Candidate, trace: Trace) -> Candidate | None:
-        if not candidate.choices or self.options.tune_s <= 0 or not (self.device == "cuda" or self.options.tune_on_cpu):
-            return None
         self.processes.references.forget(task)  # its memory is needed
         with trace.step("tune"):
             try:
@@ -255,7 +257,7 @@ class Solver:
                     cache=TileCache(self.options.cache),
                     retune=self.options.retune,
                     progress=trace.said.append,
-                    gate=Gate(self.lock),
+                    gate=Gate(self.processes.floor),
                     device=self.device,
                     jobs=self.options.jobs,
                 )
@@ -264,40 +266,33 @@ class Solver:
                 return None
         return None if tuned is candidate else tuned.model_copy(update={"proposer": candidate.proposer + _TUNED})
 
-    def _ranked(self, task: Task, versions: list[Version], trace: Trace) -> list[Version]:
-        """Fastest first, by a rough timing without baselines; what the judge refuses there goes last."""
-        times = [self._rough_ms(task, version.tuned or version.candidate, trace) for version in versions]
-        return [versions[number] for number in sorted(range(len(versions)), key=lambda number: times[number])]
-
-    def _rough_ms(self, task: Task, candidate: Candidate, trace: Trace) -> float:
-        try:
-            with trace.step("compare"):
-                verdict = self._judge(self._rough, task, candidate.code)
-        except AutoTritonError:
-            return math.inf
-        trace.add(candidate, "compare", verdict)
-        return verdict.timing.median_ms if verdict.accepted and verdict.timing is not None else math.inf
-
     def _judge(self, judge: Judge, task: Task, code: str) -> Verdict:
-        """A verdict beside others; where memory was short, another one alone."""
+        """A verdict beside others; where memory was short, another one with all of it."""
+        self.lock.share()
         try:
-            with Gate(self.lock).shared():
-                verdict = judge.judge(task, code, alone=self.lock.alone)
+            verdict = judge.judge(task, code, aside=self.lock.aside)
             short = verdict.outcome is Outcome.RUNTIME_ERROR and "out of memory" in verdict.message
         except TaskError as error:
             if self.device != "cuda" or "memory" not in str(error):
                 raise
             short = True
+        finally:
+            self.lock.unshare()
         if not short:
             return verdict
         self.processes.references.forget(task)
-        with Gate(self.lock).alone():
-            return judge.judge(task, code)
+        self.lock.seize()
+        try:
+            return judge.judge(task, code, aside=self.lock.aside_of_one, whole_gpu=True)
+        finally:
+            self.lock.release()
 
     def _baselines(self, task: Task, trace: Trace) -> dict[str, Any]:
         """Times of eager and torch.compile for a problem we have no kernel for."""
         if self.device != "cuda":
             return {}
+        if (known := self._known(task)) is not None:
+            return {"baselines_ms": known.times(), "cached_baselines": True}
         try:
             with trace.step("baselines"):
                 verdict = self._judge(self._plain, task, task.source)
@@ -305,7 +300,18 @@ class Solver:
             return {"notes": [f"the baselines could not be measured: {error}"]}
         finally:
             self.processes.references.forget(task)
+        if (measured := of_verdict(verdict)) is not None and self.baselines is not None:
+            self.baselines.put(task, measured)
         return {"baselines_ms": _times(verdict), "notes": list(verdict.notes)}
+
+    def _row(self, task: Task, candidate: Candidate, verdict: Verdict) -> table.Row:
+        row = _row(candidate, verdict)
+        known = self._known(task)
+        if known is None or verdict.timing is None:
+            return row
+        notes = [*row["notes"], *([known.note] if known.note else [])]
+        speedups, times = with_compile(row["speedups"], known), {**known.times(), **row["baselines_ms"]}
+        return {**row, "speedups": speedups, "baselines_ms": times, "notes": notes, "cached_baselines": True}
 
     def _bytes(self, task: Task) -> float:
         """GPU memory the problem may take."""
@@ -316,12 +322,16 @@ class Solver:
         )
         try:
             process.channel.send({"do": "size", "task": task.model_dump(mode="json")})
-            size = process.channel.receive(_SIZE_S)[0].get("bytes")
+            size = process.channel.receive(_SIZE_S)[0]
         except ChannelError:
-            size = None
+            size = {}
         finally:
             process.end()
-        return self.room.total / 4 if size is None else _INPUT_COPIES * float(size) + _CONTEXTS_BYTES
+        return gpu_bytes_of(size, int(self.room.total))
+
+
+def _ms(verdict: Verdict) -> float:
+    return math.inf if verdict.timing is None else verdict.timing.median_ms
 
 
 def _times(verdict: Verdict) -> dict[str, float]:
@@ -342,6 +352,7 @@ def _row(candidate: Candidate, verdict: Verdict) -> table.Row:
         "speedups": {name: speedup.model_dump() for name, speedup in verdict.speedups.items()},
         "roofline_share": verdict.roofline_share,
         "peak_memory_bytes": verdict.peak_memory_bytes,
+        "baseline_memory_bytes": verdict.baseline_memory_bytes,
         "kernels": [kernel.model_dump(mode="json", exclude={"targets"}) for kernel in verdict.kernels],
         "notes": list(verdict.notes),
         "code": candidate.code,

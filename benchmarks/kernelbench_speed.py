@@ -1,11 +1,20 @@
 """KernelBench on this GPU: propose, judge under `strict`, tune, time against eager and torch.compile, in one command.
 
-    python benchmarks/kernelbench_speed.py --root CHECKOUT --out results.jsonl --levels 1,2,3 --tune-seconds 10
-    python benchmarks/kernelbench_speed.py --out results.jsonl --report
+    python benchmarks/kernelbench_speed.py --root CHECKOUT --out results/speed.jsonl --tune-seconds 10
+    python benchmarks/kernelbench_speed.py --out results/speed.jsonl --report
 
-One line of JSON per problem, on disk before the next one ends; a second call goes on where the first stopped.
-Proposing, correctness and compiling run side by side, what is timed has the GPU to itself. Every failure is a line,
-never a crash. Without a GPU (`--device cpu`) everything but the times is there, at reduced shapes.
+One line of JSON per problem, on disk before the next one ends; a second call goes on where the first stopped, and
+`--seconds` makes a call stop before a limit. Correctness and compiling run side by side, what is timed has the GPU to
+itself. Every failure is a line, never a crash. Without a GPU (`--device cpu`) everything but the times is there, at
+reduced shapes.
+
+Candidates can be made ahead on a machine without a GPU, and used from there:
+
+    python benchmarks/kernelbench_speed.py --root CHECKOUT --proposals DIR --propose-only --workers 2
+    python benchmarks/kernelbench_speed.py --root CHECKOUT --proposals DIR --out results/speed.jsonl --seconds 560
+
+Times of eager and torch.compile are kept in `baselines.jsonl` beside the results, and used again on the same machine
+(rows say so); `--fresh-baselines` measures them anew, which a published table needs.
 """
 
 from __future__ import annotations
@@ -25,6 +34,8 @@ from pathlib import Path
 from typing import Any
 
 import kernelbench_table as table
+from kernelbench_baselines import BaselineCache
+from kernelbench_proposals import Shelf, ShelfProposer, make_ahead
 from kernelbench_solve import Solver, SolverOptions
 
 from autotriton import machine, store
@@ -134,22 +145,45 @@ def run(args: argparse.Namespace, proposer: Proposer) -> int:
     if not waiting:
         return 0
     deadline = time.monotonic() + args.seconds if args.seconds else None
-    with Solver(solver_options(args), proposer) as solver:
-        finished = work_through([by_place[place] for place in waiting], solver, board, args, deadline)
+    cache = BaselineCache(args.out.with_name("baselines.jsonl"), machine.describe())
+    with Solver(solver_options(args), cache) as solver:
+        finished = work_through([by_place[place] for place in waiting], solver, proposer, board, args, deadline)
         board.close()
     say("done" if finished else f"the time is up; {board.total - board.done} are left for the next call")
     return 0 if finished else 1
 
 
+def propose(args: argparse.Namespace, proposer: Proposer) -> int:
+    """Candidates for every problem on the shelf, nothing judged; 0 when all are there, 1 when the time was up."""
+    problems = find(args.root, args.levels, args.only, args.limit)
+    deadline = time.monotonic() + args.seconds if args.seconds else None
+    finished = make_ahead(
+        [(problem.level, problem.task(args.suite)) for problem in problems],
+        Shelf(args.proposals, args.engine),
+        proposer,
+        most=args.candidates,
+        workers=args.workers,
+        late=lambda: deadline is not None and time.monotonic() > deadline - _LAST_WORDS_S,
+        say=say,
+    )
+    return 0 if finished else 1
+
+
 def work_through(
-    problems: list[Problem], solver: Solver, board: Board, args: argparse.Namespace, deadline: float | None
+    problems: list[Problem],
+    solver: Solver,
+    proposer: Proposer,
+    board: Board,
+    args: argparse.Namespace,
+    deadline: float | None,
 ) -> bool:
     """Threads take problems until there are none or no time; true when all are done."""
     waiting: queue.SimpleQueue[Problem] = queue.SimpleQueue()
     for problem in problems:
         waiting.put(problem)
     # Daemons: at the deadline what is not finished is left behind, and done again the next time.
-    loop = {"waiting": waiting, "solver": solver, "board": board, "args": args, "deadline": deadline}
+    tools = {"solver": solver, "proposer": proposer, "board": board}
+    loop = {"waiting": waiting, **tools, "args": args, "deadline": deadline}
     threads = [threading.Thread(target=_take, kwargs=loop, daemon=True) for _ in range(args.workers)]
     for thread in threads:
         thread.start()
@@ -161,6 +195,7 @@ def work_through(
 def _take(
     waiting: queue.SimpleQueue[Problem],
     solver: Solver,
+    proposer: Proposer,
     board: Board,
     args: argparse.Namespace,
     deadline: float | None,
@@ -171,12 +206,12 @@ def _take(
             problem = waiting.get_nowait()
         except queue.Empty:
             return
-        board.finish(one(problem, solver, args))
+        board.finish(one(problem, solver, proposer, args))
         if deadline is not None and time.monotonic() + board.expected_s() > deadline - _LAST_WORDS_S:
             return
 
 
-def one(problem: Problem, solver: Solver, args: argparse.Namespace) -> table.Row:
+def one(problem: Problem, solver: Solver, proposer: Proposer, args: argparse.Namespace) -> table.Row:
     """A problem's line, whatever happens."""
     started = time.perf_counter()
     row: table.Row = {
@@ -189,7 +224,9 @@ def one(problem: Problem, solver: Solver, args: argparse.Namespace) -> table.Row
     try:
         task = problem.task(args.suite)
         row["family"] = table.family(problem.name, task.source)
-        found = solver.solve(task)
+        if args.proposals is not None:
+            proposer = ShelfProposer(Shelf(args.proposals, args.engine), problem.level, proposer)
+        found = solver.solve(task, proposer)
         save(args.save, problem, found.pop("code", None))
         row |= found
     except Exception as error:  # noqa: BLE001 - one problem must not cost the others
@@ -243,6 +280,7 @@ def solver_options(args: argparse.Namespace) -> SolverOptions:
         timing_s=args.timing_seconds,
         timeout_s=args.timeout,
         cache=args.cache,
+        fresh_baselines=args.fresh_baselines,
         tune_on_cpu=args.tune_on_cpu,
     )
 
@@ -251,15 +289,18 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--root", type=Path, help="a checkout of KernelBench")
     made.add_argument("--levels", type=_levels, default=[1, 2, 3], help="e.g. 1,2,3")
-    made.add_argument("--out", type=Path, required=True, help="results, one JSON line per problem; added to")
+    made.add_argument("--out", type=Path, help="results, one JSON line per problem; added to")
     made.add_argument("--report", action="store_true", help="only print the table of what is in --out")
     made.add_argument("--only", nargs="*", default=[], metavar="NAME", help="numbers, names or parts of names")
     made.add_argument("--limit", type=int, default=None, help="at most this many problems per level")
     made.add_argument("--engine", choices=("auto", "templates", "inductor"), default="auto")
     made.add_argument("--proposer", default=None, help="instead of the compiler, e.g. files:DIR; replaces --engine")
+    made.add_argument("--proposals", type=Path, default=None, metavar="DIR", help="candidates made ahead; used first")
+    made.add_argument("--propose-only", action="store_true", help="fill --proposals and judge nothing")
     made.add_argument("--retry-failed", action="store_true", help="also do problems again that had no correct kernel")
     made.add_argument("--seconds", type=float, default=None, help="stop cleanly before this many have passed")
-    made.add_argument("--workers", type=int, default=6, help="problems at once")
+    made.add_argument("--workers", type=int, default=8, help="problems at once")
+    made.add_argument("--fresh-baselines", action="store_true", help="time eager and torch.compile anew")
     made.add_argument("--jobs", type=int, default=None, help="kernels compiled at once, per problem")
     made.add_argument("--candidates", type=int, default=4, help="at most this many per problem")
     made.add_argument("--tune-seconds", type=float, default=10.0, help="per candidate; 0 leaves tuning out")
@@ -281,15 +322,22 @@ def _levels(text: str) -> list[int]:
 def main(argv: list[str] | None = None) -> int:
     args = parser().parse_args(argv)
     try:
+        if args.out is None and not args.propose_only:
+            raise UsageError("--out is missing", hint="name a file for the results")
         if args.report:
             print(table.report(table.load(args.out)))
             return 0
         if args.root is None:
             raise UsageError("--root is missing", hint="name a checkout of KernelBench, or use --report")
+        if args.propose_only and args.proposals is None:
+            raise UsageError("--propose-only needs a folder", hint="name it with --proposals DIR")
         args.suite = suite_of(args.root)
         spec = args.proposer or ("compiler" if args.engine == "auto" else f"compiler:{args.engine}")
         args.engine = args.proposer or args.engine
-        status = run(args, parse(spec, on_gpu=False))  # the GPU is shared: only what is timed has it to itself
+        proposer = parse(spec, on_gpu=False)  # the GPU is shared: only what is timed has it to itself
+        if args.propose_only:
+            return propose(args, proposer)
+        status = run(args, proposer)
     except AutoTritonError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code

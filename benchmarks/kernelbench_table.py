@@ -150,22 +150,41 @@ def _engine(engine: str, rows: Sequence[Row]) -> list[str]:
 
 def _levels(by_level: Mapping[int, Sequence[Row]]) -> list[str]:
     lines = [
-        "| level | correct | over compile | over eager | faster than compile | faster than eager |",
-        "|---|---|---|---|---|---|",
+        "| level | correct | over compile | over eager | faster than compile | faster than eager | memory over eager |",
+        "|---|---|---|---|---|---|---|",
     ]
     for level, rows in by_level.items():
         one = Summary.of(rows)
         means = " | ".join(f"{_x(one.means[name])} (of {one.counted[name]})" for name in BASELINES)
         wins = " | ".join(str(one.faster[name]) for name in BASELINES)
-        lines.append(f"| {level} | {one.correct} of {one.count} | {means} | {wins} |")
+        lines.append(f"| {level} | {one.correct} of {one.count} | {means} | {wins} | {_memory(rows)} |")
     return lines
+
+
+def _memory(rows: Sequence[Row]) -> str:
+    """The middle one of our peaks over eager's."""
+    known = sorted(found for row in rows if (found := memory_ratio(row)) is not None)
+    return f"{_x(known[len(known) // 2])} (of {len(known)})" if known else "-"
+
+
+def memory_ratio(row: Row) -> float | None:
+    """Our peak memory over eager's; None where it was not measured."""
+    own, eager = row.get("peak_memory_bytes"), (row.get("baseline_memory_bytes") or {}).get("eager")
+    return float(own) / float(eager) if row["status"] == CORRECT and own is not None and eager else None
+
+
+def lost(rows: Sequence[Row], count: int) -> float:
+    """By how much the mean over compile of `count` problems would rise if none of these were slower than compile."""
+    slower = [math.log(found) for row in rows if (found := ratio(row, "compile")) is not None and found < 1.0]
+    return math.expm1(-sum(slower) / count) if count else 0.0
 
 
 def _families(rows: Sequence[Row]) -> list[str]:
     lines = [
-        "| family | problems | correct | over compile | over eager | faster than compile | slowest against compile |",
-        "|---|---|---|---|---|---|---|",
+        "| family | problems | correct | over compile | over eager | faster than compile | lost | slowest |",
+        "|---|---|---|---|---|---|---|---|",
     ]
+    counted = Summary.of(rows).counted["compile"]
     groups: dict[str, list[Row]] = {}
     for row in rows:
         groups.setdefault(row["family"], []).append(row)
@@ -174,8 +193,9 @@ def _families(rows: Sequence[Row]) -> list[str]:
         known = [(found, row["name"]) for row in group if (found := ratio(row, "compile")) is not None]
         worst = f"{min(known)[1]} ({_x(min(known)[0])})" if known else "-"
         means = " | ".join(_x(one.means[name]) for name in BASELINES)
-        lines.append(f"| {kind} | {one.count} | {one.correct} | {means} | {one.faster['compile']} | {worst} |")
-    return lines
+        wins = f"{one.faster['compile']} | {lost(group, counted):.1%}"
+        lines.append(f"| {kind} | {one.count} | {one.correct} | {means} | {wins} | {worst} |")
+    return [*lines, "", "lost: how much higher the level's mean would be if no problem of the family were slower."]
 
 
 def _lists(rows: Sequence[Row]) -> list[str]:
@@ -187,6 +207,9 @@ def _lists(rows: Sequence[Row]) -> list[str]:
         "Not correct": [(row, row.get("reason")) for row in rows if row["status"] in (FAILED, ERROR)],
         "Left out": [(row, row.get("reason")) for row in rows if row["status"] == EXCLUDED],
         "No time of torch.compile, so in no mean over it": [(row, _missing(row)) for row in lacking],
+        "Times of torch.compile from an earlier run": [
+            (row, "by its ratio to eager") for row in counted if row.get("cached_baselines")
+        ],
         "Degenerate tasks, judged anyway": [(row, note) for row in counted if (note := _note(row, "degenerate"))],
         "Peak memory above eager's by more than 10%": [
             (row, note) for row in counted if (note := _note(row, "peak memory"))

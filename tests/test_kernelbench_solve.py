@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from collections.abc import Callable
-from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from autotriton.errors import JudgeError, ProposerError, TaskError
+from autotriton.judge.floor import Floor
 from autotriton.judge.pool import GpuLock
-from autotriton.types import Candidate, Outcome, Policy, Speedup, Task, Tier, Timing, Verdict
+from autotriton.types import Candidate, Machine, Outcome, Policy, Speedup, Task, Tier, Timing, Verdict
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 import kernelbench_solve as solve
+from kernelbench_baselines import BaselineCache, Baselines
 
 TASK = Task(id="1_x", source="reference")
 CHOICES = {"wrapper": ({"BLOCK": 1}, {"BLOCK": 2})}
@@ -44,8 +48,8 @@ class RuleJudge:
     def __init__(self, rule: Callable[[str], Verdict]) -> None:
         self.rule, self.asked = rule, []
 
-    def judge(self, task, code, progress=None, *, alone=None) -> Verdict:
-        self.asked.append((code, "beside" if alone is not None else "alone"))
+    def judge(self, task, code, progress=None, *, aside, whole_gpu=False) -> Verdict:
+        self.asked.append((code, "whole" if whole_gpu else "beside"))
         return self.rule(code)
 
 
@@ -66,11 +70,11 @@ class References:
 
 
 class Processes:
-    references = References()
+    references, floor = References(), Floor()
 
 
 @pytest.fixture
-def make(monkeypatch):
+def make(monkeypatch, tmp_path):
     """A solver on a pretended GPU; a tunable candidate becomes `tuned CODE`."""
 
     def tune(task, candidate, **_):
@@ -78,61 +82,98 @@ def make(monkeypatch):
 
     monkeypatch.setattr(solve, "tune", tune)
 
-    def make(proposer, *, run=lambda code: verdict(), rough=None, full=timed, plain=None) -> solve.Solver:
+    def make(*, run=lambda code: verdict(), full=None, eager=None, plain=None, tune_s=10.0, known=None) -> solve.Solver:
         solver = object.__new__(solve.Solver)
-        solver.options, solver.proposer, solver.device = solve.SolverOptions(), proposer, "cuda"
+        solver.options, solver.device = solve.SolverOptions(tune_s=tune_s), "cuda"
         solver.processes, solver.lock, solver.room = Processes(), GpuLock(), solve.Room(100.0)
-        solver._run, solver._rough = RuleJudge(run), RuleJudge(rough or (lambda code: verdict(1.0)))
-        solver._full = RuleJudge(full if full is not timed else lambda code: timed(1.0))
+        solver._run, solver._full = RuleJudge(run), RuleJudge(full or (lambda code: timed(1.0)))
+        solver._eager = RuleJudge(eager or (lambda code: timed(1.0)))
         solver._plain = RuleJudge(plain or (lambda code: timed(4.0)))
         solver._bytes = lambda task: 10.0
+        solver.baselines, solver._fresh = BaselineCache(tmp_path / "baselines.jsonl", Machine(gpu="G")), set()
+        if known is not None:
+            solver.baselines.put(TASK, known)
         return solver
 
     return make
 
 
-def test_one_correct_candidate_is_timed_once(make):
-    solver = make(ListProposer("a"))
-    row = solver.solve(TASK)
+def test_one_candidate_is_judged_and_timed_at_once(make):
+    solver = make()
+    row = solver.solve(TASK, ListProposer("a"))
     assert (row["status"], row["ms"], row["proposer"], row["code"]) == ("correct", 1.0, "p", "a")
     assert row["speedups"]["compile"]["ratio"] == 2.0
-    assert solver._rough.asked == []
+    assert solver._run.asked == []
     assert solver._full.asked == [("a", "beside")]
 
 
-def test_of_several_the_fastest_is_timed_against_the_baselines(make):
+def test_without_time_for_tuning_nothing_is_judged_twice(make):
+    solver = make(tune_s=0.0)
+    assert solver.solve(TASK, ListProposer("tunable a"))["code"] == "tunable a"
+    assert solver._run.asked == []
+
+
+def test_of_several_the_fastest_wins_and_wrong_ones_are_not_tuned(make):
     times = {"a": 3.0, "tuned tunable b": 1.0, "c": 2.0}
-    run = {"d": WRONG}
     solver = make(
-        ListProposer("a", "tunable b", "c", "d"),
-        run=lambda code: run.get(code, verdict()),
-        rough=lambda code: verdict(times[code]),
+        run=lambda code: WRONG if code == "tunable d" else verdict(),
+        full=lambda code: timed(times[code]),
     )
-    row = solver.solve(TASK)
+    row = solver.solve(TASK, ListProposer("a", "tunable b", "c", "tunable d"))
     assert (row["code"], row["proposer"]) == ("tuned tunable b", "p+tuned")
-    assert [code for code, _ in solver._full.asked] == ["tuned tunable b"]
-    assert row["seconds"].keys() == {"propose", "judge", "tune", "compare", "time"}
-    assert [one["outcome"] for one in row["attempts"] if one["step"] == "judge"] == ["correct"] * 3 + ["wrong"]
+    assert [code for code, _ in solver._full.asked] == ["a", "tuned tunable b", "c"]
+    assert row["seconds"].keys() == {"propose", "wait", "judge", "tune", "time"}
+    assert [one["outcome"] for one in row["attempts"] if one["step"] == "judge"] == ["correct", "wrong"]
 
 
 def test_tuned_code_the_judge_refuses_gives_way_to_what_it_was(make):
-    solver = make(ListProposer("tunable a"), full=lambda code: WRONG if code.startswith("tuned") else timed(1.0))
-    row = solver.solve(TASK)
+    solver = make(full=lambda code: WRONG if code.startswith("tuned") else timed(1.0))
+    row = solver.solve(TASK, ListProposer("tunable a"))
     assert (row["status"], row["code"], row["proposer"]) == ("correct", "tunable a", "p")
 
 
+def test_known_baselines_are_not_compiled_again(make):
+    solver = make(known=Baselines(eager_ms=8.0, compile_ms=6.0), eager=lambda code: timed(1.0, eager_ms=4.0))
+    row = solver.solve(TASK, ListProposer("a"))
+    assert solver._full.asked == []
+    # Four times eager now, and compile took three quarters of eager's time before.
+    assert row["speedups"]["compile"]["ratio"] == pytest.approx(3.0)
+    assert row["cached_baselines"] is True
+    solver.options = replace(solver.options, fresh_baselines=True)
+    row = solver.solve(TASK, ListProposer("a"))
+    assert len(solver._full.asked) == 1
+    assert "cached_baselines" not in row
+
+
+def test_baselines_measured_in_this_run_are_kept_for_the_next(make):
+    solver = make(full=lambda code: timed(1.0, eager_ms=4.0, compile_ms=3.0))
+    row = solver.solve(TASK, ListProposer("a", "b"))
+    assert len(solver._full.asked) == 2
+    assert "cached_baselines" not in row
+    again = BaselineCache(solver.baselines.path, Machine(gpu="G"))
+    assert again.get(TASK) == Baselines(4.0, 3.0)
+    assert BaselineCache(solver.baselines.path, Machine(gpu="another")).get(TASK) is None
+
+
+def test_a_failed_problem_uses_known_baselines(make):
+    solver = make(full=lambda code: WRONG, eager=lambda code: WRONG, known=Baselines(8.0, None, "baseline compile: no"))
+    row = solver.solve(TASK, ListProposer("a"))
+    assert (row["status"], row["baselines_ms"]) == ("failed", {"eager": 8.0})
+    assert solver._plain.asked == []
+
+
 def test_without_a_correct_kernel_the_baselines_are_measured_with_the_reference_itself(make):
-    solver = make(ListProposer("a"), run=lambda code: WRONG)
-    row = solver.solve(TASK)
+    solver = make(full=lambda code: WRONG)
+    row = solver.solve(TASK, ListProposer("a"))
     assert (row["status"], row["reason"]) == ("failed", "wrong: values are off")
     assert row["baselines_ms"] == {"eager": 4.0, "compile": 2.0}
     assert solver._plain.asked == [("reference", "beside")]
 
 
 def test_a_proposer_that_gives_up_is_the_reason(make):
-    row = make(ListProposer(error=ProposerError("aten::fft is not supported"))).solve(TASK)
+    row = make().solve(TASK, ListProposer(error=ProposerError("aten::fft is not supported")))
     assert (row["status"], row["reason"]) == ("failed", "no candidate: aten::fft is not supported")
-    row = make(ListProposer("a", error=ValueError("a bug"))).solve(TASK)
+    row = make().solve(TASK, ListProposer("a", error=ValueError("a bug")))
     assert row["status"] == "correct"
 
 
@@ -140,19 +181,19 @@ def test_a_random_reference_is_left_out_and_another_bad_task_fails(make):
     def random(code):
         raise TaskError("task 1_x is random by itself: the same input gives different answers")
 
-    assert make(ListProposer("a"), run=random).solve(TASK)["status"] == "excluded"
+    assert make(run=random, full=random).solve(TASK, ListProposer("a"))["status"] == "excluded"
 
     def broken(code):
         raise TaskError("task 1_x: Model.forward raised TypeError")
 
-    assert make(ListProposer("a"), run=broken).solve(TASK)["status"] == "failed"
+    assert make(run=broken, full=broken).solve(TASK, ListProposer("a"))["status"] == "failed"
 
 
 def test_a_correct_kernel_that_cannot_be_timed_stays_correct(make):
     def gone(code):
         raise JudgeError("the GPU fell off")
 
-    row = make(ListProposer("a"), full=gone).solve(TASK)
+    row = make(full=gone).solve(TASK, ListProposer("a"))
     assert (row["status"], row["ms"]) == ("correct", None)
     assert row["notes"] == ["not timed: the GPU fell off"]
 
@@ -162,41 +203,36 @@ def test_a_broken_judge_is_no_verdict(make):
         raise JudgeError("cannot fork")
 
     with pytest.raises(JudgeError):
-        make(ListProposer("a"), run=broken).solve(TASK)
+        make(run=broken, full=broken).solve(TASK, ListProposer("a"))
 
 
 def test_where_memory_was_short_it_is_judged_again_alone(make):
-    answers = [verdict(outcome=Outcome.RUNTIME_ERROR, message="out of memory: 1 GiB"), verdict()]
-    solver = make(ListProposer("a"), run=lambda code: answers.pop(0))
-    assert solver.solve(TASK)["status"] == "correct"
-    assert solver._run.asked == [("a", "beside"), ("a", "alone")]
+    answers = [verdict(outcome=Outcome.RUNTIME_ERROR, message="out of memory: 1 GiB"), timed(1.0)]
+    solver = make(full=lambda code: answers.pop(0))
+    assert solver.solve(TASK, ListProposer("a"))["status"] == "correct"
+    assert solver._full.asked == [("a", "beside"), ("a", "whole")]
 
 
 def test_a_tuner_that_fails_leaves_the_candidate(make, monkeypatch):
     def tune(*args, **kwargs):
         raise OSError("no such device")
 
-    solver = make(ListProposer("tunable a"))
+    solver = make()
     monkeypatch.setattr(solve, "tune", tune)
-    row = solver.solve(TASK)
+    row = solver.solve(TASK, ListProposer("tunable a"))
     assert (row["status"], row["code"]) == ("correct", "tunable a")
     assert row["tuning"] == ["tuning failed: OSError: no such device"]
 
 
-def test_the_gate_holds_others_off_while_something_is_timed():
-    lock = GpuLock()
-    gate, order = solve.Gate(lock), []
-
-    @contextmanager
-    def entered(which, name):
-        with which():
-            order.append(name)
-            yield
-
-    with entered(gate.shared, "shared"), entered(gate.shared, "shared"):
-        assert lock._sharing == 2
-    with entered(gate.alone, "alone"):
-        assert lock._exclusive
-    assert lock._sharing == 0
-    assert not lock._exclusive
-    assert order == ["shared", "shared", "alone"]
+def test_a_tuners_worker_stops_while_others_time_and_not_while_it_times_itself(monkeypatch):
+    signals = []
+    monkeypatch.setattr(os, "killpg", lambda group, number: signals.append((group, number)))
+    floor = Floor()
+    gate = solve.Gate(floor)
+    gate.started(77)
+    with gate.shared(), floor.alone():
+        assert (77, signal.SIGSTOP) in signals
+    assert signals[-1] == (77, signal.SIGCONT)
+    signals.clear()
+    with gate.alone():
+        assert [number for _, number in signals if number] == []

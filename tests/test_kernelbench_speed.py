@@ -16,6 +16,7 @@ from autotriton.types import Candidate
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "benchmarks"))
+import kernelbench_proposals as proposals  # noqa: E402
 import kernelbench_solve as solve  # noqa: E402
 import kernelbench_speed as speed  # noqa: E402
 import kernelbench_table as table  # noqa: E402
@@ -69,15 +70,31 @@ def test_the_report_names_failures_exclusions_degenerate_tasks_and_memory():
         row("2_early", "failed", reason="no candidate: unsupported"),
         row("3_random", "excluded", reason="task 3_random is random by itself"),
         row("4_flat", speedups=sped(1.5, 2.0), notes=["degenerate task: output is constant"]),
-        row("5_big", speedups=sped(1.5, 2.0), notes=["peak memory is 1.30 times eager's"], family="norm"),
+        row(
+            "5_big",
+            speedups=sped(1.5, 2.0),
+            notes=["peak memory is 1.30 times eager's"],
+            family="norm",
+            peak_memory_bytes=13,
+            baseline_memory_bytes={"eager": 10},
+            cached_baselines=True,
+        ),
     ]
     text = table.report(rows)
-    assert "| 1 | 2 of 4 | 1.50x (of 2) | 2.00x (of 2) | 2 | 2 |" in text
+    assert "| 1 | 2 of 4 | 1.50x (of 2) | 2.00x (of 2) | 2 | 2 | 1.30x (of 1) |" in text
     assert text.index("2_early: no candidate: unsupported") < text.index("10_late: wrong: values are off")
     assert "## Left out: 1" in text
     assert "4_flat: degenerate task" in text
     assert "5_big: peak memory is 1.30 times eager's" in text
-    assert "| norm | 1 | 1 | 1.50x | 2.00x | 1 | 5_big (1.50x) |" in text
+    assert "| norm | 1 | 1 | 1.50x | 2.00x | 1 | 0.0% | 5_big (1.50x) |" in text
+    assert "## Times of torch.compile from an earlier run: 1" in text
+
+
+def test_what_a_family_loses_by_hand():
+    rows = [row("1_a", speedups=sped(0.5, 1.0)), row("2_b", speedups=sped(2.0, 2.0)), row("3_c", "excluded")]
+    # Without the 0.5 the mean of two would be 2 ** (1/2) higher.
+    assert table.lost(rows, 2) == pytest.approx(2**0.5 - 1)
+    assert table.lost(rows[1:], 2) == 0.0
 
 
 def test_engines_are_reported_apart():
@@ -171,10 +188,51 @@ def test_the_checkouts_commit_is_named(checkout):
 def test_bad_calls_are_one_line(tmp_path, capsys):
     assert speed.main(["--out", str(tmp_path / "r")]) == 2
     assert "--root is missing" in capsys.readouterr().err
+    assert speed.main(["--root", str(tmp_path)]) == 2
+    assert "--out is missing" in capsys.readouterr().err
+    assert speed.main(["--root", str(tmp_path), "--propose-only"]) == 2
+    assert "--proposals DIR" in capsys.readouterr().err
     assert speed.main(["--out", str(tmp_path / "r"), "--root", str(tmp_path), "--proposer", f"files:{tmp_path}"]) == 2
     assert "has no level 1" in capsys.readouterr().err
     assert speed.main(["--out", str(tmp_path / "r"), "--report"]) == 0
     assert capsys.readouterr().out == "no results\n"
+
+
+# --- proposals made ahead -----------------------------------------------------------------------------------
+
+
+def test_proposals_are_made_once_kept_and_used(checkout, tmp_path, capsys):
+    asked = []
+
+    class Counting:
+        def propose(self, task, history):
+            asked.append(task.id)
+            if task.id == "2_ReLU":
+                raise ZeroDivisionError("a bug")
+            yield Candidate(task_id=task.id, code=f"code of {task.id}", proposer="p", choices={"w": ({"B": 1},)})
+
+    more = ("--proposals", str(tmp_path / "shelf"), "--propose-only", "--workers", "2")
+    args = arguments(checkout, tmp_path / "r.jsonl", *more)
+    assert speed.propose(args, Counting()) == 0
+    assert sorted(asked) == ["10_Tanh", "1_Sum_of_rows", "2_ReLU", "3_Softmax"]
+    assert speed.propose(args, Counting()) == 0
+    assert len(asked) == 4
+    assert "0 of 4 problems to propose for" in capsys.readouterr().out
+    tasks = {problem.name: problem.task("s") for problem in speed.find(checkout, [1], [], None)}
+    shelf = proposals.Shelf(tmp_path / "shelf", "auto")
+    found = proposals.gather(proposals.ShelfProposer(shelf, 1, None), tasks["3_Softmax"], 4)
+    assert [(one.code, one.choices) for one in found.candidates] == [("code of 3_Softmax", {"w": ({"B": 1},)})]
+    broken = proposals.gather(proposals.ShelfProposer(shelf, 1, None), tasks["2_ReLU"], 4)
+    assert (broken.candidates, broken.complaint) == ((), "ZeroDivisionError: a bug")
+    changed = tasks["3_Softmax"].model_copy(update={"source": "x = 2"})
+    assert "no proposals" in proposals.gather(proposals.ShelfProposer(shelf, 1, None), changed, 4).complaint
+    assert proposals.gather(proposals.ShelfProposer(shelf, 1, Counting()), changed, 4).candidates
+
+
+def test_no_time_makes_no_proposals(checkout, tmp_path):
+    args = arguments(checkout, tmp_path / "r", "--proposals", str(tmp_path / "s"), "--propose-only", "--seconds", "1")
+    assert speed.propose(args, NOBODY) == 1
+    assert not (tmp_path / "s").exists()
 
 
 # --- sharing the GPU --------------------------------------------------------------------------------------
@@ -203,11 +261,20 @@ def test_memory_is_handed_out_in_order_and_never_beyond_what_there_is():
         pass
 
 
+class Nobody:
+    def propose(self, task, history):
+        return iter(())
+
+
+NOBODY = Nobody()
+
+
 class SlowSolver:
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
 
-    def solve(self, task):
+    def solve(self, task, proposer):
+        assert list(proposer.propose(task, ())) == []
         time.sleep(self.seconds)
         if task.id == "2_ReLU":
             raise ZeroDivisionError("a bug")
@@ -223,7 +290,7 @@ def arguments(checkout: Path, out: Path, *more: str):
 def test_a_bug_costs_its_problem_only_and_is_a_line(checkout, tmp_path, capsys):
     args = arguments(checkout, tmp_path / "r.jsonl", "--workers", "2", "--save", str(tmp_path / "kernels"))
     board = speed.Board(args.out, 4)
-    assert speed.work_through(speed.find(checkout, [1], [], None), SlowSolver(0.0), board, args, None)
+    assert speed.work_through(speed.find(checkout, [1], [], None), SlowSolver(0.0), NOBODY, board, args, None)
     rows = {one["name"]: one for one in table.load(args.out)}
     assert len(rows) == 4
     assert rows["2_ReLU"]["status"] == "error"
@@ -240,7 +307,7 @@ def test_the_deadline_leaves_the_rest_for_the_next_call(checkout, tmp_path, monk
     board = speed.Board(args.out, 3)
     problems = speed.find(checkout, [1], args.only, None)
     started = time.monotonic()
-    assert not speed.work_through(problems, SlowSolver(0.4), board, args, started + 1.0)
+    assert not speed.work_through(problems, SlowSolver(0.4), NOBODY, board, args, started + 1.0)
     board.close()
     assert time.monotonic() - started < 1.0
     time.sleep(0.5)  # whatever is still running then has no place to write to
@@ -252,7 +319,7 @@ def test_however_little_time_there_is_something_gets_done(checkout, tmp_path):
     board = speed.Board(args.out, 2)
     problems = speed.find(checkout, [1], args.only, None)
     deadline = time.monotonic() + speed._LAST_WORDS_S + 0.5
-    assert not speed.work_through(problems, SlowSolver(0.3), board, args, deadline)
+    assert not speed.work_through(problems, SlowSolver(0.3), NOBODY, board, args, deadline)
     assert board.done == 1
 
 

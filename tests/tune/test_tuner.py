@@ -124,6 +124,9 @@ def test_the_gate_is_passed_shared_first_and_alone_to_measure(task, make_candida
     passed = []
 
     class Gate:
+        def started(self, group):
+            assert group > 1
+
         @contextlib.contextmanager
         def shared(self):
             passed.append("shared")

@@ -31,6 +31,9 @@ _WORKERS = 6
 class Gate(Protocol):
     """Where others use the GPU too: entered around work that may run beside theirs, and around what is timed."""
 
+    def started(self, group: int) -> None:
+        """A worker runs in this process group: others may have it stopped for a moment while they time something."""
+
     def shared(self) -> AbstractContextManager[None]: ...
 
     def alone(self) -> AbstractContextManager[None]: ...
@@ -38,6 +41,9 @@ class Gate(Protocol):
 
 class Open:
     """Nobody else is there."""
+
+    def started(self, group: int) -> None:
+        pass
 
     def shared(self) -> AbstractContextManager[None]:
         return nullcontext()
@@ -95,6 +101,7 @@ class Search:
         (folder / "candidate.py").write_text(self.plan.code, encoding="utf-8")
         self._trying, self._lost = None, False
         started, session = time.monotonic(), Session(self._request(folder), folder)
+        self._gate.started(session.process.pid)
         try:
             event = session.next(_START_S)
             self._deadline += time.monotonic() - started
