@@ -8,7 +8,9 @@ from __future__ import annotations
 import importlib.util
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -176,6 +178,89 @@ def test_work_skipped_in_timed_calls_is_not_accepted(decide):
     assert found.outcome is Outcome.WRONG, f"{found.outcome}: {found.message}"
     assert found.tier is Tier.TIME
     assert "while the clock ran" in found.message
+
+
+def test_what_is_timed_beside_others_is_as_fast_as_alone(decide, processes):
+    """Neighbours are stopped for the timed blocks: without that the kernel would take several times as long."""
+    options = {"tier": Tier.TIME, "baselines": ("eager",), "repetitions": 1, "timing_s": 0.5}
+    alone = accepted(decide(HONEST, **options))
+    timing = Judge(JudgeOptions(device="cuda", timeout_s=120.0, seed=11, **options), processes=processes)
+    busy = Judge(JudgeOptions(device="cuda", timeout_s=120.0, seed=12), processes=processes)
+    with ThreadPoolExecutor(4) as pool:
+        found = pool.submit(timing.judge, TASK, HONEST)
+        neighbours = []
+        while not found.done() and len(neighbours) < 60:
+            neighbours += [pool.submit(busy.judge, TASK, HONEST + f"# {number}") for number in range(3)]
+            for one in neighbours[-3:]:
+                accepted(one.result())
+        beside = accepted(found.result())
+    assert neighbours
+    assert beside.timing is not None
+    assert alone.timing is not None
+    assert beside.timing.median_ms == pytest.approx(alone.timing.median_ms, rel=0.15)
+    assert beside.speedups["eager"].ratio == pytest.approx(alone.speedups["eager"].ratio, rel=0.15)
+
+
+def test_the_memory_of_candidate_and_baselines_is_recorded(decide):
+    found = accepted(decide(HONEST, tier=Tier.TIME, baselines=("eager",), repetitions=1, timing_s=0.2))
+    assert found.peak_memory_bytes is not None
+    assert found.peak_memory_bytes >= 2048 * 2000 * 4
+    assert found.baseline_memory_bytes["eager"] >= 2048 * 2000 * 4
+
+
+LARGE = """
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.relu(x)
+
+def get_inputs():
+    return [torch.randn(1 << 29)]
+
+def get_init_inputs():
+    return []
+"""
+LARGE_CODE = """
+import torch
+import triton
+import triton.language as tl
+
+@triton.jit
+def relu(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at, mask=at < n)
+    tl.store(y_ptr + at, tl.where(x > 0, x, 0.0), mask=at < n)
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x)
+        relu[(triton.cdiv(x.numel(), 4096),)](x, y, x.numel(), BLOCK=4096)
+        return y
+"""
+
+
+def test_a_large_task_stays_within_the_stated_memory(processes):
+    """Inputs and outputs of 2 GiB each: 4 * 2 + 6 * 2 in the reference, 4 in the candidate, contexts and chunks."""
+    gpu, before = processes.gpu(), gpu_memory_mib()
+    if gpu is None or gpu.memory_bytes < 40 << 30:
+        pytest.skip("needs 40 GiB")
+    most, done = [0], threading.Event()
+
+    def watch():
+        while not done.is_set():
+            most[0] = max(most[0], gpu_memory_mib())
+            time.sleep(0.02)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        with Judge(JudgeOptions(device="cuda", timeout_s=120.0)) as judge:
+            accepted(judge.judge(Task(id="large", source=LARGE), LARGE_CODE))
+    finally:
+        done.set()
+        watcher.join()
+    assert most[0] - before < (4 * 2 + 6 * 2 + 4 + 4) * 1024
 
 
 # --- kernels that take the device with them ---------------------------------------------------------------
