@@ -717,7 +717,7 @@ def test_source_that_does_not_parse_is_rejected_with_its_line(decide):
 
 
 def test_a_bad_candidate_leaves_the_next_one_alone(decide):
-    crash = module(f"y = torch.empty_like(x)\n{LAUNCH}\nreturn self.forward(x)")
+    crash = module(f"y = torch.empty_like(x)\nif x.numel():\n    return self.forward(x)\n{LAUNCH}\nreturn y")
     assert not decide(RELU, crash).accepted
     accepted(decide(RELU, RELU_RIGHT))
 
