@@ -71,6 +71,7 @@ def test_findings_notes_and_leftovers_are_there(shown, make_verdict):
         "roofline_share": 0.9,
         "deterministic": False,
         "peak_memory_bytes": 3 << 20,
+        "baseline_memory_bytes": {"eager": 2 << 20},
     }
     text = shown(make_verdict(Outcome.REJECTED, **fields), run="runs/x")
     for part in (
@@ -80,7 +81,7 @@ def test_findings_notes_and_leftovers_are_there(shown, make_verdict):
         "share of device time: 50%",
         "roofline: 90%",
         "not deterministic",
-        "3.0 MiB",
+        "peak memory: 3.0 MiB (eager: 2.0 MiB)",
         "recorded in runs/x",
     ):
         assert part in text

@@ -9,6 +9,7 @@ import pytest
 
 from autotriton.errors import JudgeError, TaskError
 from autotriton.judge import references
+from autotriton.judge.channel import ChannelError
 from autotriton.judge.floor import Floor
 from autotriton.judge.forks import Ending
 from autotriton.judge.processes import Gpu, Processes
@@ -217,3 +218,72 @@ def test_memory_is_free_again_when_all_is_closed(crowded):
         on_gpu(crowded, name)
     crowded.close()
     assert crowded._reserved == 0
+
+
+# --- the GPU alone in the middle of a request ---------------------------------------------------------------
+
+
+def test_a_reference_may_ask_for_the_gpu_in_the_middle_of_a_request():
+    log = []
+
+    class Neighbour:
+        def ask_to_pause(self):
+            log.append("neighbour stops")
+
+        def wait_paused(self):
+            pass
+
+        def resume(self):
+            log.append("neighbour goes on")
+
+        def over(self):
+            return False
+
+    class Asking:
+        said = iter([{"gate": "enter"}, {"gate": "leave"}, {"gate": "enter"}, {"gate": "leave"}, {"done": True}])
+        channel = SimpleNamespace(send=lambda message: log.append(message))
+
+        def receive(self, timeout_s):
+            return next(self.said), []
+
+    floor = Floor()
+    floor.admit(Neighbour)
+    client = ReferenceClient(Asking(), {}, 0, floor)
+    assert client.ask("time", -1, phase="warm") == {"done": True}
+    once = ["neighbour stops", {"go": True}, "neighbour goes on", {"go": True}]
+    assert log == [{"do": "time", "session": -1, "phase": "warm"}, *once, *once]
+
+
+def test_a_reference_that_dies_with_the_gpu_gives_it_back():
+    class Dying:
+        said = iter([{"gate": "enter"}])
+        channel = SimpleNamespace(send=lambda message: None)
+
+        def receive(self, timeout_s):
+            try:
+                return next(self.said), []
+            except StopIteration:
+                raise ChannelError("closed") from None
+
+        def end(self):
+            return Ending("memory", -9, "")
+
+    floor = Floor()
+    with pytest.raises(TaskError, match="too much memory"):
+        ReferenceClient(Dying(), {}, 0, floor).ask("time", -1, phase="warm")
+    with floor.alone():
+        pass
+
+
+@pytest.mark.interp
+def test_inductors_own_timing_passes_the_gate():
+    from torch._inductor.runtime.triton_heuristics import CachingAutotuner
+
+    from autotriton.judge.rehearsal import autotuned_alone
+
+    log, original = [], CachingAutotuner.benchmark_all_configs
+    tuner = object.__new__(CachingAutotuner)
+    with autotuned_alone(log.append), pytest.raises(AttributeError):
+        tuner.benchmark_all_configs()  # an empty one cannot time anything
+    assert log == ["enter", "leave"]
+    assert CachingAutotuner.benchmark_all_configs is original

@@ -173,7 +173,9 @@ def _facts(found: Verdict, run: str | None, out: Console) -> None:
     if found.roofline_share is not None:
         lines.append(f"share of the roofline: {share(found.roofline_share)}")
     if found.peak_memory_bytes is not None:
-        lines.append(f"peak memory: {size(found.peak_memory_bytes)}")
+        eager = found.baseline_memory_bytes.get("eager")
+        beside = "" if eager is None else f" (eager: {size(eager)})"
+        lines.append(f"peak memory: {size(found.peak_memory_bytes)}{beside}")
     if found.deterministic is False:
         lines.append("[yellow]not deterministic[/]: the same input gave different bits")
     lines += [f"[yellow]note[/]: {escape(note)}" for note in found.notes]
