@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable
 
 PAUSE, RESUME, STOPPED = b"P", b"R", b"+"
-_PATIENCE_S = 0.25
-"""For a process inside a system call, which stops when it comes out of it."""
+_PATIENCE_S = 0.05
+"""For a process inside a system call: it stops when it comes out of it, and enqueues nothing meanwhile."""
 
 
 class Pauses:
