@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import weakref
 from typing import Any
 
@@ -42,7 +41,6 @@ def alive(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     counts: list[int] = []
 
     def watched(*args: Any, **kwargs: Any) -> Any:
-        gc.collect()
         counts.append(sum(one() is not None for one in made))
         found = oracle.expect(*args, **kwargs)
         made.append(weakref.ref(found))
