@@ -26,8 +26,9 @@ _LEVEL = re.compile(r"\bl(?:evel)?[-_]?(\d+)\b")
 
 
 class FilesProposer:
-    """Every stored answer to a task, in the order of the samples; equal answers count as often as they are there. A file
-    that cannot be read is an error after all the others.
+    """Every stored answer to a task, in the order of the samples; equal answers count as often as they are there.
+
+    A file that cannot be read is an error after all the others.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:

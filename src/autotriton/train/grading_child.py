@@ -69,7 +69,7 @@ class Desk:
     def _verdict(self, task: Task, code: str) -> tuple[Verdict | None, str | None]:
         self._gpu.share()
         try:
-            return self._judge.judge(task, code, alone=self._gpu.alone, aside=self._gpu.aside), None
+            return self._judge.judge(task, code, aside=self._gpu.aside), None
         except AutoTritonError as failure:
             return None, str(failure)
         except BaseException as failure:  # noqa: BLE001 - a bug of ours costs this answer its verdict, never the others
