@@ -17,7 +17,7 @@ _LENGTH = 5
 class Twins:
     """Remembers what it has seen; the first of its kind is kept."""
 
-    def __init__(self, threshold: float = 0.9) -> None:
+    def __init__(self, threshold: float = 0.85) -> None:
         try:
             self._library: Any = importlib.import_module("datasketch")
         except ImportError:
