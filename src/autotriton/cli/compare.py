@@ -10,7 +10,7 @@ import typer
 
 
 def compare(
-    runs: Annotated[list[str], typer.Argument(metavar="RUN RUN...", help="Two or more runs of one suite, by id.")],
+    runs: Annotated[list[str], typer.Argument(metavar="RUN", help="Two or more runs of one suite, by id.")],
     store: Annotated[Path, typer.Option("--runs", metavar="DIR", help="Where runs are recorded.")] = Path("runs"),
     as_json: Annotated[bool, typer.Option("--json", help="The comparison as JSON.")] = False,
 ) -> None:

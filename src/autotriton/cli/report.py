@@ -11,7 +11,7 @@ import typer
 
 
 def report(
-    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Runs of `bench`, by id.")],
+    runs: Annotated[list[str], typer.Argument(metavar="RUN", help="Runs of `bench`, by id.")],
     store: Annotated[Path, typer.Option("--runs", metavar="DIR", help="Where runs are recorded.")] = Path("runs"),
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write one self-contained page that works offline.")
