@@ -115,7 +115,8 @@ def _notes() -> str:
     )
     return (
         '<p class="note">Rows below the line: '
-        f"{escape(published.PAPER)} unless named otherwise; not measured here. <b>As published</b> counts as the suites do, fast by the plain "
+        f"{escape(published.PAPER)} unless named otherwise; not measured here. "
+        f"<b>As published</b> counts as the suites do, fast by the plain "
         "ratio of medians over eager. <b>Checked</b> is our judge: values compared, cheating is wrong, excluded tasks "
         "left out, fast by the lower end of the interval.</p>"
         f"<details><summary>Stricter re-measurements, and the best others</summary><ul>{claims}</ul></details>"
