@@ -141,9 +141,10 @@ class FakeProcess:
 @pytest.fixture
 def crowded():
     """References of a GPU with room for two such tasks."""
-    gpu = Gpu("GPU", "9.0", 8 << 30, 1, 1)
     server = SimpleNamespace(spawn=lambda *_: FakeProcess())
-    return References(SimpleNamespace(gpu=lambda: gpu, server=lambda interpret, readable=(): server, floor=Floor()))
+    return References(
+        SimpleNamespace(gpu_memory=lambda: 8 << 30, server=lambda interpret, readable=(): server, floor=Floor())
+    )
 
 
 def on_gpu(held: References, name: str):
@@ -211,6 +212,16 @@ def test_one_who_waits_for_memory_hears_that_all_is_closed(crowded):
     crowded.close()
     waiting.join(10)
     assert heard
+
+
+def test_no_more_of_the_gpus_memory_is_used_than_allowed(monkeypatch):
+    processes = Processes(gpu_memory_bytes=24 << 30)
+    monkeypatch.setattr(processes, "gpu", lambda: Gpu("GPU", "9.0", 139 << 30, 1, 1))
+    assert processes.gpu_memory() == 24 << 30
+    monkeypatch.setattr(processes, "gpu", lambda: Gpu("GPU", "9.0", 16 << 30, 1, 1))
+    assert processes.gpu_memory() == 16 << 30
+    monkeypatch.setattr(processes, "gpu", lambda: None)
+    assert processes.gpu_memory() == 0
 
 
 def test_memory_is_free_again_when_all_is_closed(crowded):
