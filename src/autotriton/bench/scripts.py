@@ -49,13 +49,16 @@ class ScriptExaminer:
                         yield results.get()
                         finished += 1
                         room.release()
-                    pool.submit(lambda one=job: results.put(self._one(one)))
+                    pool.submit(self._put, job, results)
                     started += 1
                 while finished < started:
                     yield results.get()
                     finished += 1
             finally:
                 pool.shutdown(wait=True, cancel_futures=True)
+
+    def _put(self, job: Job, results: queue.SimpleQueue[Examined]) -> None:
+        results.put(self._one(job))
 
     def _one(self, job: Job) -> Examined:
         try:

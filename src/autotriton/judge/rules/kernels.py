@@ -42,7 +42,7 @@ def _entry(source: Source, facts: Facts) -> Iterator[Finding]:
         return
     if source.policy is Policy.PAPER or not source.entries:
         return
-    targets = {*facts.kernels, *calls}
+    targets: set[ast.AST] = {*facts.kernels, *calls}
     if not any(_reaches(_reached(entry, definitions), targets) for entry in source.entries):
         where = "in `forward`" if source.entries == ("ModelNew",) else "there"
         yield _whole_file(

@@ -17,7 +17,9 @@ from autotriton.errors import AutoTritonError, TaskError
 from autotriton.judge.channel import ChannelError
 from autotriton.judge.options import JudgeOptions
 from autotriton.judge.processes import Processes
-from autotriton.judge.scripts import official, trial
+from autotriton.judge.scripts import trial
+from autotriton.judge.scripts.official import Ran
+from autotriton.judge.scripts.official import run as run_script
 from autotriton.judge.scripts.parts import script, split
 from autotriton.judge.trial import Decided, Trial
 from autotriton.types import Official, Task, Verdict
@@ -54,7 +56,7 @@ class ScriptCourt:
         """Secret: the inputs follow from it."""
         self._kept = kept
         self._entries: OrderedDict[str, _Entry] = OrderedDict()
-        self._golds: dict[str, official.Ran] = {}
+        self._golds: dict[str, Ran] = {}
         self._lock = threading.Lock()
 
     def close(self) -> None:
@@ -96,16 +98,16 @@ class ScriptCourt:
         reason = f"; the gold itself fails here: {gold.detail}" if not gold.passed else ""
         return Official(called=True, executed=False, detail=f"prints something else than the gold{reason}")
 
-    def _gold(self, task: Task, printed: str) -> official.Ran:
+    def _gold(self, task: Task, printed: str) -> Ran:
         """The gold's own run, once per task; not needed where neither prints."""
         if not printed and "print" not in task.source:
-            return official.Ran(True, "", "")
+            return Ran(True, "", "")
         if task.hash not in self._golds:
             self._golds[task.hash] = self._ran(task, script(*split(task.source)))
         return self._golds[task.hash]
 
-    def _ran(self, task: Task, text: str) -> official.Ran:
-        return official.run(self.processes, text, task.id, device=self.device, timeout_s=self.options.timeout_s)
+    def _ran(self, task: Task, text: str) -> Ran:
+        return run_script(self.processes, text, task.id, device=self.device, timeout_s=self.options.timeout_s)
 
     # --- the gold's processes -----------------------------------------------------------------------------
 
