@@ -5,6 +5,7 @@ Can be killed at any point and called again: verified parts and a verified GGUF 
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,6 +63,7 @@ def _from_hub(model: Known, info: object, target: Path, progress: Progress) -> P
     partial = target.with_name(f"{target.name}.hub")
     partial.mkdir(parents=True, exist_ok=True)
     hub.fetch(info, model.hub, partial, progress)
+    shutil.rmtree(partial / ".cache", ignore_errors=True)  # the library's notes on what was under way
     revision = str(getattr(info, "sha", ""))
     made = ModelRecord(name=model.name, origin="hub", source=f"{model.hub}@{revision}")
     record.write(partial, made)

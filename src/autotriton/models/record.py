@@ -41,7 +41,7 @@ def sums(folder: Path) -> tuple[FileSum, ...]:
     return tuple(
         FileSum(path=path.relative_to(folder).as_posix(), bytes=path.stat().st_size, sha256=sha256_of(path))
         for path in files_in(folder)
-        if path.name != FILE and ".cache" not in path.relative_to(folder).parts
+        if path.name != FILE
     )
 
 
