@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from autotriton.data.gather import REFUSED_FILE, TASKS_FILE, GatherOptions, gather, gathered, refusals
-from autotriton.data.records import Difficulty, Draft, SourceKind
+from autotriton.data.records import Difficulty, Draft, GatheredTask, SourceKind
 from autotriton.data.synth import synthesise
 from autotriton.errors import UsageError
 from autotriton.judge.processes import Processes
@@ -130,3 +130,12 @@ def test_a_damaged_line_is_named(tmp_path: Path) -> None:
     (tmp_path / TASKS_FILE).write_text(json.dumps({"draft": "x"}) + "\nno json\n")
     with pytest.raises(UsageError, match=f"{TASKS_FILE} line 1 is no GatheredTask"):
         list(gathered(tmp_path))
+
+
+def test_rows_go_into_a_parquet_table_and_come_back(folder: Path, tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = pytest.importorskip("pyarrow").Table
+    rows = list(gathered(folder))
+    parquet.write_table(table.from_pylist([row.columns() for row in rows]), tmp_path / "tasks.parquet")
+    read = parquet.read_table(tmp_path / "tasks.parquet").to_pylist()
+    assert [GatheredTask.from_columns(line) for line in read] == rows

@@ -5,7 +5,9 @@ No torch here. A draft that fails leaves a `Refusal`, so that every draft is acc
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Any
 
 from autotriton.types import Record, Task
 
@@ -76,6 +78,19 @@ class GatheredTask(Record):
     def family(self) -> str:
         """The leading family."""
         return self.families[0] if self.families else "none"
+
+    def columns(self) -> dict[str, Any]:
+        """Flat, for a table: the task's fields beside the others, with `task_` before them."""
+        values = self.model_dump(mode="json")
+        task = {f"task_{name}": value for name, value in values.pop("task").items()}
+        return {**task, "task_hash": self.task.hash, "family": self.family, **values}
+
+    @staticmethod
+    def from_columns(columns: Mapping[str, Any]) -> GatheredTask:
+        """The row a table's line was made of."""
+        values = {name: value for name, value in columns.items() if name not in ("task_hash", "family")}
+        task = {name.removeprefix("task_"): values.pop(name) for name in list(values) if name.startswith("task_")}
+        return GatheredTask.model_validate({**values, "task": task})
 
 
 class Refusal(Record):
