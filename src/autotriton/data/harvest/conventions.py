@@ -112,10 +112,12 @@ def argument(name: str, annotation: ast.expr | None) -> str | None:
     for pattern, text in _STRINGS:
         if re.fullmatch(pattern, lower) and ("str" in told or not told):
             return text
-    found = number(lower)
-    if found is not None:
-        return found
-    return _ANNOTATED.get(told)
+    found = number(lower) or _ANNOTATED.get(told)
+    if "Callable" in told or "Module" in told or "Config" in told:
+        return None
+    if found is not None and re.match(r"(typing\.)?(List|list|Sequence|Tuple|tuple|Iterable)\[", told):
+        return f"[{found}, {found}]"
+    return found
 
 
 def is_tensor_name(name: str) -> bool:
