@@ -35,7 +35,8 @@ def refuse_random(graph: torch.fx.GraphModule | torch.fx.Graph) -> None:
     """A reference that answers differently every time cannot be compared with anything."""
     for node in (graph.graph if isinstance(graph, torch.fx.GraphModule) else graph).nodes:
         if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
-            name = str(node.target).removeprefix("aten.").rpartition(".")[0] or str(node.target)
+            called = str(node.meta.get("original_aten") or node.target)
+            name = called.removeprefix("aten.").rpartition(".")[0] or called
             why = ", active dropout" if any(word in name for word in _DROPOUT) else ""
             raise Unsupported(f"forward is random: it calls {name}{why}, so no kernel can be compared with it")
 
