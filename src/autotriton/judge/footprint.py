@@ -32,7 +32,7 @@ class Footprint:
     peak_bytes: int | None = None
     """Of one forward pass: inputs, parameters, outputs and whatever is alive in between."""
 
-    def to_json(self) -> dict[str, int | None]:
+    def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
 

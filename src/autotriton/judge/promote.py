@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 
 from autotriton.errors import TaskError
 from autotriton.judge.layouts import overlaps
-from autotriton.judge.measure import CHUNK
+from autotriton.judge.measure import spans
 from autotriton.judge.modes import EagerMode
 from autotriton.judge.program import Inputs, Leaf, Model, Program, clone, duplicate, flatten, map_tensors, state
 from autotriton.judge.trace import EXACT, MOVES, is_view, op_name, tensors_of
@@ -119,8 +119,9 @@ class Noise:
         if not tensor.is_contiguous():
             factor = self._factor(tensor, unit)
             return tensor * factor if overlaps(tensor.shape, tensor.stride()) else tensor.mul_(factor)
-        for piece in tensor.view(-1).split(CHUNK):  # a large tensor gets its noise in pieces
-            piece.mul_(self._factor(piece, unit))
+        flat = tensor.view(-1)
+        for start, stop in spans(flat.numel(), 1):  # a large tensor gets its noise in pieces
+            flat[start:stop].mul_(self._factor(flat[start:stop], unit))
         return tensor
 
     def _factor(self, tensor: Tensor, unit: float) -> Tensor:

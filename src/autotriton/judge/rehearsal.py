@@ -104,7 +104,7 @@ def autotuned_alone(gate: Callable[[str], None]) -> Iterator[None]:
     """
     from torch._inductor.runtime.triton_heuristics import CachingAutotuner
 
-    original = CachingAutotuner.benchmark_all_configs
+    original: Callable[..., Any] = CachingAutotuner.benchmark_all_configs
 
     def gated(self: Any, *args: Any, **kwargs: Any) -> Any:
         gate("enter")
