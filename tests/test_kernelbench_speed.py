@@ -396,7 +396,7 @@ def test_tiny_problems_from_end_to_end(tmp_path, capsys):
     rows = {one["name"]: one for one in table.load(args.out)}
     assert rows["1_ReLU"]["status"] == "correct"
     assert rows["1_ReLU"]["proposer"] == "test+tuned", rows["1_ReLU"]["tuning"]
-    assert rows["1_ReLU"]["seconds"].keys() == {"propose", "judge", "tune", "all"}
+    assert rows["1_ReLU"]["seconds"].keys() == {"propose", "wait", "judge", "tune", "all"}
     assert rows["2_Sum"]["status"] == "failed"
     assert rows["2_Sum"]["reason"].startswith("wrong: ")
     assert rows["3_Dropout"]["status"] == "excluded"
