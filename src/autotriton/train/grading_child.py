@@ -16,7 +16,7 @@ from typing import Any, TextIO
 
 from autotriton.errors import AutoTritonError
 from autotriton.judge import Judge, JudgeOptions
-from autotriton.judge.pool import GpuLock
+from autotriton.judge.pool import Beside
 from autotriton.types import Policy, Task, Tier, Verdict
 
 CHILD = "autotriton.train.grading_child"
@@ -34,7 +34,7 @@ class Desk:
 
     def __init__(self, judge: Judge, workers: int, out: TextIO) -> None:
         self._judge, self._out = judge, out
-        self._lock, self._gpu = threading.Lock(), GpuLock()
+        self._lock, self._beside = threading.Lock(), Beside(workers)
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="judge")
         self._same: dict[tuple[str, str], list[int]] = {}
         """Who waits for the verdict on this code."""
@@ -67,15 +67,12 @@ class Desk:
             self._judge.processes.references.forget(old)
 
     def _verdict(self, task: Task, code: str) -> tuple[Verdict | None, str | None]:
-        self._gpu.share()
         try:
-            return self._judge.judge(task, code, aside=self._gpu.aside), None
+            return self._beside.verdict(self._judge, task, code), None
         except AutoTritonError as failure:
             return None, str(failure)
         except BaseException as failure:  # noqa: BLE001 - a bug of ours costs this answer its verdict, never the others
             return None, f"judge error: {type(failure).__name__}: {failure}"
-        finally:
-            self._gpu.unshare()
 
     def _count(self, task: Task, change: int) -> list[Task]:
         """Keeps count, and says which references can go."""
