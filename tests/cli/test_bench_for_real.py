@@ -163,8 +163,15 @@ def test_too_little_memory_skips_with_a_line_and_counts_on(bench, suite):
     assert (found["tasks"], found["judged"], found["checked"]) == (2, 1, 1)
 
 
+# A test run in the background of a shell has interrupts switched off, and its children inherit that.
+START = (
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
+    "from autotriton.cli.main import main; raise SystemExit(main())"
+)
+
+
 def started(suite, *more):
-    command = [sys.executable, "-m", "autotriton", "bench", "kernelbench-l1", "--root", str(suite), "--device", "cpu"]
+    command = [sys.executable, "-c", START, "bench", "kernelbench-l1", "--root", str(suite), "--device", "cpu"]
     command += ["--tier", "interpret", "--proposer", "files:answers", "--limit", "2", "--workers", "1", *more]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
