@@ -49,12 +49,12 @@ def on_cpu(value: Any) -> Any:
 
 def install() -> None:
     """For the rest of this process. Only where nothing uses a GPU."""
-    OnCpu().__enter__()
+    OnCpu().__enter__()  # type: ignore[no-untyped-call]
     for name, answer in _answers().items():
         setattr(torch.cuda, name, answer)
     torch.Generator = _Generator  # type: ignore[misc]
-    torch.set_default_device = lambda _: None
-    torch.nn.Module.cuda = lambda self, device=None: self  # type: ignore[method-assign,assignment,return-value]
+    torch.set_default_device = lambda device: None
+    torch.nn.Module.cuda = lambda self, device=None: self  # type: ignore[method-assign]
     torch.tensor([0])  # torch builds a table of overridable functions at the first use of a mode
     _patch_driver()
 
@@ -104,7 +104,7 @@ class _Generator(torch.Generator):
     """Made on the CPU, whatever it is made for."""
 
     def __new__(cls, device: Any = "cpu") -> _Generator:
-        return super().__new__(cls, device=on_cpu(device))
+        return super().__new__(cls, device=on_cpu(device))  # type: ignore[call-arg]
 
 
 class _Nowhere(contextlib.nullcontext[None]):
@@ -141,4 +141,4 @@ def _patch_driver() -> None:
         utils=SimpleNamespace(get_device_properties=lambda *_: shared),
     )
     with contextlib.suppress(AttributeError):
-        driver.set_active(stand_in)  # type: ignore[arg-type]
+        driver.set_active(stand_in)

@@ -73,7 +73,7 @@ class Pieces:
         self.pieces.append(
             Piece(
                 self._known[memory.data_ptr()],
-                tensor.storage_offset() * tensor.element_size(),
+                int(tensor.storage_offset()) * tensor.element_size(),
                 tuple(tensor.shape),
                 tuple(tensor.stride()),
                 str(tensor.dtype).split(".")[1],
@@ -117,13 +117,13 @@ class Pieces:
 def _bytes_of(tensor: torch.Tensor) -> torch.Tensor:
     """A copy of all the memory the tensor is a piece of."""
     flat = torch.empty(0, dtype=torch.uint8, device=tensor.device)
-    return flat.set_(tensor.untyped_storage()).clone()  # type: ignore[call-overload,no-any-return]
+    return flat.set_(tensor.untyped_storage()).clone()
 
 
 def read(memory: torch.Tensor, piece: Piece) -> torch.Tensor:
     dtype = getattr(torch, piece.dtype)
     tensor = torch.empty(0, dtype=dtype, device=memory.device)
-    return tensor.set_(memory.untyped_storage(), piece.offset // dtype.itemsize, piece.shape, piece.stride)  # type: ignore[call-overload,no-any-return]
+    return tensor.set_(memory.untyped_storage(), piece.offset // dtype.itemsize, piece.shape, piece.stride)
 
 
 def _repeats(tensor: torch.Tensor) -> bool:

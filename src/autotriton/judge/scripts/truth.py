@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -20,7 +20,7 @@ from autotriton.judge.answers import Answer, Expected
 from autotriton.judge.measure import Spread, measure, unit_of
 from autotriton.judge.modes import EagerMode
 from autotriton.judge.oracle import TF32_UNIT, expect
-from autotriton.judge.program import Inputs, flatten, seed_everything, structure
+from autotriton.judge.program import Inputs, Program, flatten, seed_everything, structure
 from autotriton.judge.scripts.packing import Handle, Named, Pieces, Place, replaced
 from autotriton.judge.scripts.recording import Call, Recorder
 from autotriton.judge.scripts.results import OPAQUE, gradients, portable, widened
@@ -46,7 +46,7 @@ class Truth:
     """The gold launches a kernel or computes with torch here."""
 
 
-class _Poison(EagerMode):
+class _Poison(EagerMode):  # type: ignore[no-untyped-call]
     """Fresh memory holds poison."""
 
     def __init__(self, kind: int) -> None:
@@ -140,7 +140,7 @@ class Truths:
         """fp64, with the judge's own oracle."""
         function = self._as_function(call)
         given = Inputs(tuple(inputs.tensors()))
-        expected = expect(_CallProgram(self.device), function, given, self.seed, in_domain=case == 0)
+        expected = expect(cast(Program, _CallProgram(self.device)), function, given, self.seed, in_domain=case == 0)
         outputs = tuple(map(_contiguous, expected.outputs))
         unjudged = "it draws random numbers" if expected.random else _opaque(expected)
         expected = replace(expected, outputs=outputs)
