@@ -6,6 +6,8 @@ inputs of its taps with a mask for the borders. Transposed convolution goes phas
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from autotriton.propose.compiler.templates.conv_call import (
@@ -32,8 +34,9 @@ from autotriton.propose.compiler.templates.conv_tile import (
     result_places,
     tile_lines,
     upper,
+    wide,
 )
-from autotriton.propose.compiler.templates.piece import Piece, Setting, Site, steered
+from autotriton.propose.compiler.templates.piece import Piece, Setting, Site, shape_of, steered
 
 _MULTIPROCESSORS = 132
 
@@ -101,13 +104,16 @@ class _Gather:
             rows = f"(group * CG * (OC // GROUPS) + {last}) * ({self._taps()})"
         else:
             rows = f"(group * (OC // GROUPS) + {last}) * (CG * {self._taps()})"
-        image = "" if by_image(self.call) else f"image * {x}_stride_n + "
+        image = "" if by_image(self.call) else f"image{self._wide()} * {x}_stride_n + "
         return [
             f"{x}_ptr += first_in_tile.to(tl.int64) * {x}_stride_n + group.to(tl.int64) * CG * {x}_stride_c",
             *self._positions(),
             f"x_rows = {image}{' + '.join(f'at_{axis} * {x}_stride_{axis}' for axis in self.call.axes)}",
             f"weight_rows = {rows}",
         ]
+
+    def _wide(self) -> str:
+        return wide(self.call, math.prod(shape_of(self.call.x)[-self.call.dims - 1 :]))
 
     def _positions(self) -> list[str]:
         """`at_h`: where the input of each position's first tap is."""
@@ -153,7 +159,7 @@ class _Gather:
                 lines.append(f"{a} = at_{a}[None, :] + to_{a}[:, None]")
                 lines.append(f"inside = inside & ({a} >= 0) & ({a} < {a.upper()})")
         lines += [
-            f"x_shift = channel * {x}_stride_c{shift}",
+            f"x_shift = channel{self._wide()} * {x}_stride_c{shift}",
             "# Neighbours in memory lie along the last dimension: let lanes run there.",
             f"x_offsets = {steered('x_rows[None, :] + x_shift[:, None]')}",
             f"x = tl.load({x}_ptr + x_offsets, mask=inside, other=0.0)",

@@ -37,7 +37,7 @@ def tile_lines(call: ConvCall, by_phase: bool, images: str) -> list[str]:
         "tile = tl.program_id(0)",
         "group = tile // oc_tiles % GROUPS",
         "oc_in_group = tile % oc_tiles * BLOCK_N + tl.arange(0, BLOCK_N)",
-        f"oc = group * (OC // GROUPS) + oc_in_group{'' if _is_small(call) else '.to(tl.int64)'}",
+        f"oc = group * (OC // GROUPS) + oc_in_group{wide(call, call.pixels * call.groups * call.group_outputs)}",
         "tile = tile // (oc_tiles * GROUPS)",
         *(phase_lines(call) if by_phase else []),
         f"positions = {' * '.join(rows)}",
@@ -66,10 +66,10 @@ def _many_images(images: str) -> list[str]:
     ]
 
 
-def _is_small(call: ConvCall) -> bool:
-    """Whether 32 bits hold every offset within the images of a tile."""
+def wide(call: ConvCall, image_elements: int) -> str:
+    """A cast, unless 32 bits hold every offset within the images of a tile."""
     images = 1 if by_image(call) else _MOST_POSITIONS // max(1, call.pixels // call.phases) + 2
-    return images * call.pixels * call.groups * call.group_outputs < _INT_32
+    return "" if images * image_elements < _INT_32 else ".to(tl.int64)"
 
 
 def row_sizes(call: ConvCall, by_phase: bool) -> list[str]:

@@ -76,10 +76,12 @@ class _Window:
                 lines.append(f"tile = tile // tl.cdiv({size}, {block})")
         exists = " & ".join(f"(o{axis} < O{axis.upper()}){self._broadcast(axis)}" for axis in self.blocked)
         x = self.names.x
+        small = self.call.pixels * shape_of(self.call.x)[-self.call.dims - 1] < 2**31
+        wide = "" if small else ".to(tl.int64)"
         return [
             *lines,
             "n = (tile // C).to(tl.int64)",
-            "c = tile % C",
+            f"c = (tile % C){wide}",
             f"{x}_ptr += n * {x}_stride_n + c.to(tl.int64) * {x}_stride_c",
             f"exists = {exists}",
         ]
