@@ -28,11 +28,12 @@ def test_what_is_no_amount(text):
 
 
 def test_a_task_is_too_large_when_its_copies_are():
-    assert Need(inputs=6 * GIB, outputs=6 * GIB).bytes == (8 * 6 + 6 * 6 + 2) * GIB
+    assert Need(inputs=6 * GIB, outputs=6 * GIB, peak=12 * GIB).bytes == (2 * 6 + 4 * 6 + 3 * 12 + 3) * GIB
     tasks = [Task(id=name, source="") for name in ("large", "small", "unknown")]
-    needs = {"large": Need(6 * GIB, 6 * GIB, 0), "small": Need(GIB, GIB, GIB), "unknown": Need()}
+    needs = {"large": Need(6 * GIB, 6 * GIB, 12 * GIB), "small": Need(GIB, GIB, 2 * GIB), "unknown": Need()}
     found = too_large(tasks, 24 * GIB, lambda task: needs[task.id], workers=2)
-    assert found == {"large": "needs about 86 GiB of GPU memory (inputs of 6.0 GiB, outputs of 6.0 GiB) and has 24"}
+    sizes = "inputs of 6.0 GiB, outputs of 6.0 GiB, a forward pass of 12.0 GiB"
+    assert found == {"large": f"needs about 75 GiB of GPU memory ({sizes}) and has 24"}
     assert too_large(tasks, 90 * GIB, lambda task: needs[task.id]) == {}
 
 
@@ -60,5 +61,6 @@ def test_hundreds_of_gigabytes_are_looked_at_without_being_made():
         broken = look(processes, Task(id="broken", source="raise SystemExit"))
     finally:
         processes.close()
-    assert found == Need(inputs=128 * GIB, outputs=GIB // 2, weights=64 * GIB)
+    # Inputs and weights, then the product and its relu.
+    assert found == Need(inputs=128 * GIB, outputs=GIB // 2, peak=(128 + 64 + 128 + 128) * GIB)
     assert broken == Need()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -39,3 +41,39 @@ class Examiner(Protocol):
     def close(self) -> None:
         """Ends every process it started."""
         ...
+
+
+def examined(jobs: Iterable[Job], one: Callable[[Job], Examined], workers: int) -> Iterator[Examined]:
+    """The answers of `one`, as each is ready, from several threads that draw the jobs themselves.
+
+    After an interrupt nobody waits for what a candidate is still doing: whoever owns its process ends it.
+    """
+    results: queue.SimpleQueue[Examined | BaseException | None] = queue.SimpleQueue()
+    stream, drawing, stop = iter(jobs), threading.Lock(), threading.Event()
+
+    def work() -> None:
+        try:
+            while not stop.is_set():
+                with drawing:
+                    job = next(stream, None)
+                if job is None:
+                    break
+                results.put(one(job))
+        except BaseException as error:  # noqa: BLE001 - whatever the caller's iterable raises is the caller's
+            results.put(error)
+        results.put(None)
+
+    for number in range(workers):
+        threading.Thread(target=work, daemon=True, name=f"examine-{number}").start()
+    working = workers
+    try:
+        while working:
+            found = results.get()
+            if isinstance(found, BaseException):
+                raise found
+            if found is None:
+                working -= 1
+            else:
+                yield found
+    finally:
+        stop.set()

@@ -1,8 +1,7 @@
 """Whether a task fits into the GPU's memory, said before anything is proposed for it.
 
-An estimate: it never sees what a forward pass makes in between. Tasks it lets through may still find too little memory;
-the judge then says so. Calibrated on an H200 (139.8 GiB), where every task of KernelBench's levels 1 to 3 is let
-through and was judged.
+The judge's own bound (docs/judging.md) decides. A task whose size cannot be told without running it is let through; the
+judge says so if it then finds too little memory.
 """
 
 from __future__ import annotations
@@ -15,13 +14,10 @@ from dataclasses import dataclass
 from autotriton.errors import UsageError
 from autotriton.judge.channel import ChannelError
 from autotriton.judge.processes import Processes
+from autotriton.judge.references import gpu_bytes_needed
 from autotriton.judge.sandbox.limits import Limits
 from autotriton.types import Task
 
-_INPUTS, _OUTPUTS, _WEIGHTS = 8, 6, 4
-"""Copies that are alive at once: the reference's and the candidate's, the fp64 oracle's, arenas. With outputs as large
-as the inputs the judge was measured at up to 14 times the inputs, with small outputs at 8 times."""
-_CONTEXTS_BYTES = 2 << 30
 _LOOK_S = 20.0
 """A recurrent network's steps are traced one by one even without its tensors; such tasks are small."""
 _UNITS = {"": 2**30, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
@@ -34,13 +30,14 @@ class Need:
 
     inputs: int | None = None
     outputs: int | None = None
-    weights: int | None = None
+    peak: int | None = None
+    """Of one forward pass: inputs, parameters, outputs and whatever is alive in between."""
 
     @property
     def bytes(self) -> int:
-        """GPU memory that judging it takes, at least."""
-        parts = ((self.inputs, _INPUTS), (self.outputs, _OUTPUTS), (self.weights, _WEIGHTS))
-        return sum((size or 0) * copies for size, copies in parts) + _CONTEXTS_BYTES
+        """GPU memory that judging it takes; nothing where that is not known."""
+        size = {"bytes": self.inputs, "output_bytes": self.outputs, "peak_bytes": self.peak}
+        return gpu_bytes_needed(size) or 0
 
 
 def parse_memory(text: str) -> int:
@@ -67,16 +64,16 @@ def look(processes: Processes, task: Task) -> Need:
     limits = Limits(deadline_s=_LOOK_S, allow_processes=True, readable=readable)
     process = processes.server(interpret=False, readable=readable).spawn("reference", limits)
     try:
-        process.channel.send({"do": "needs", "task": task.model_dump(mode="json")})
+        process.channel.send({"do": "size", "task": task.model_dump(mode="json")})
         answer = process.channel.receive(_LOOK_S)[0]
     except ChannelError:
         return Need()
     finally:
         process.end()
-    return Need(**{name: answer.get(name) for name in ("inputs", "outputs", "weights")})
+    return Need(answer.get("bytes"), answer.get("output_bytes"), answer.get("peak_bytes"))
 
 
 def _reason(need: Need, limit_bytes: int) -> str:
-    sizes = [("inputs", need.inputs), ("outputs", need.outputs), ("weights", need.weights)]
-    named = ", ".join(f"{name} of {size / 2**30:.1f} GiB" for name, size in sizes if size and size >= 2**27)
+    sizes = [("inputs of", need.inputs), ("outputs of", need.outputs), ("a forward pass of", need.peak)]
+    named = ", ".join(f"{name} {size / 2**30:.1f} GiB" for name, size in sizes if size and size >= 2**27)
     return f"needs about {need.bytes / 2**30:.0f} GiB of GPU memory ({named}) and has {limit_bytes / 2**30:.0f}"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import queue
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -16,7 +15,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 
 from autotriton.bench import memory, official
-from autotriton.bench.examine import Examined, Job
+from autotriton.bench.examine import Examined, Job, examined
 from autotriton.errors import AutoTritonError
 from autotriton.judge import Judge, JudgeOptions
 from autotriton.judge.pool import Beside
@@ -56,37 +55,7 @@ class ModuleExaminer:
 
     def examine(self, jobs: Iterable[Job]) -> Iterator[Examined]:
         """One answer per job, as each is ready."""
-        results: queue.SimpleQueue[Examined | BaseException | None] = queue.SimpleQueue()
-        stream, drawing, stop = iter(jobs), threading.Lock(), threading.Event()
-
-        def work() -> None:
-            try:
-                while not stop.is_set():
-                    with drawing:
-                        job = next(stream, None)
-                    if job is None:
-                        break
-                    results.put(self._one(job))
-            except BaseException as error:  # noqa: BLE001 - whatever the caller's iterable raises is the caller's
-                results.put(error)
-            results.put(None)
-
-        # Daemons: after an interrupt nobody waits for what a candidate is still doing.
-        threads = [threading.Thread(target=work, daemon=True, name=f"examine-{n}") for n in range(self.workers)]
-        for thread in threads:
-            thread.start()
-        working = len(threads)
-        try:
-            while working:
-                found = results.get()
-                if isinstance(found, BaseException):
-                    raise found
-                if found is None:
-                    working -= 1
-                else:
-                    yield found
-        finally:
-            stop.set()
+        return examined(jobs, self._one, self.workers)
 
     def too_large(self, tasks: Iterable[Task], limit_bytes: int | None) -> dict[str, str]:
         """Tasks that do not fit into that much GPU memory; None: as much as the GPU has. Nothing without either."""

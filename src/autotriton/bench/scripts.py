@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
-import queue
-import threading
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 
-from autotriton.bench.examine import Examined, Job
+from autotriton.bench.examine import Examined, Job, examined
 from autotriton.errors import AutoTritonError
 from autotriton.judge.options import JudgeOptions
 from autotriton.judge.scripts.court import ScriptCourt
@@ -38,34 +35,15 @@ class ScriptExaminer:
         self.court = ScriptCourt(options)
 
     def examine(self, jobs: Iterable[Job]) -> Iterator[Examined]:
-        """One answer per job, as each is ready; at most twice as many jobs as workers are drawn ahead."""
-        results: queue.SimpleQueue[Examined] = queue.SimpleQueue()
-        room = threading.Semaphore(2 * self.workers)
-        with ThreadPoolExecutor(self.workers, thread_name_prefix="scripts") as pool:
-            started = finished = 0
-            try:
-                for job in jobs:
-                    while not room.acquire(blocking=False):
-                        yield results.get()
-                        finished += 1
-                        room.release()
-                    pool.submit(self._put, job, results)
-                    started += 1
-                while finished < started:
-                    yield results.get()
-                    finished += 1
-            finally:
-                pool.shutdown(wait=True, cancel_futures=True)
-
-    def _put(self, job: Job, results: queue.SimpleQueue[Examined]) -> None:
-        results.put(self._one(job))
+        """One answer per job, as each is ready."""
+        return examined(jobs, self._one, self.workers)
 
     def _one(self, job: Job) -> Examined:
         try:
             found = self.court.judge(job.task, job.candidate.code)
         except AutoTritonError as error:
             return Examined(job, None, error=str(error))
-        except BaseException as error:  # noqa: BLE001 - a bug of ours costs this job its verdict, never the others theirs
+        except Exception as error:  # noqa: BLE001 - a bug of ours costs this job its verdict, never the others theirs
             return Examined(job, None, error=f"judge error: {type(error).__name__}: {error}")
         return Examined(job, found.verdict, found.official, found.error)
 

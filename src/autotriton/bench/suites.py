@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import difflib
-import importlib
-import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from autotriton.bench import records
 from autotriton.bench.examine import Examiner
 from autotriton.bench.records import SUITE_FILE, Suite, SuiteTask
-from autotriton.errors import PrerequisiteError, UsageError
+from autotriton.errors import UsageError
 from autotriton.judge import JudgeOptions
 from autotriton.store import Run
-from autotriton.tasks import folder, kernelbench
+from autotriton.tasks import folder, kernelbench, tritonbench
 from autotriton.tasks.families import families
 from autotriton.types import Task
 
@@ -70,7 +67,7 @@ def load(name: str, root: Path, style: str = STYLES[0]) -> Loaded:
         found = kernelbench.read(root, int(part.removeprefix("l")))
         return Loaded(name, found.version, found.tasks, found.damaged)
     if kind == _SCRIPTS:
-        read = _scripts("autotriton.tasks.tritonbench").read(root, part, style)
+        read = tritonbench.read(root, part, style)
         return Loaded(name, read.version, tuple(read.tasks), read.damaged)
     found = folder.read(root)
     return Loaded(name, found.version, found.tasks, found.damaged, found.ignored)
@@ -88,10 +85,9 @@ def examiner(
 ) -> Examiner:
     """Whoever judges this suite's answers; its processes live until `close`."""
     if loaded.scripts:
-        made: Examiner = _scripts("autotriton.bench.scripts").ScriptExaminer(
-            options.policy, options.device, workers, options.timeout_s
-        )
-        return made
+        from autotriton.bench.scripts import ScriptExaminer
+
+        return ScriptExaminer(options.policy, options.device, workers, options.timeout_s)
     from autotriton.bench.modules import ModuleExaminer
 
     return ModuleExaminer(options, workers=workers, samples=samples, memory_bytes=memory_bytes)
@@ -104,10 +100,3 @@ def begin(run: Run, loaded: Loaded, examiner: Examiner, memory_bytes: int | None
     too_large = getattr(examiner, "too_large", None)
     skipped: dict[str, str] = too_large(loaded.tasks, memory_bytes) if too_large is not None else {}
     return loaded.suite(skipped)
-
-
-def _scripts(module: str) -> Any:
-    """A part of the harness for scripts, imported when it is needed."""
-    if importlib.util.find_spec(module) is None:
-        raise PrerequisiteError("this installation has no TritonBench harness", hint="install a newer autotriton")
-    return importlib.import_module(module)

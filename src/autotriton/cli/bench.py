@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperCommand
 
 from autotriton.cli.judge import Device, SandboxKind, judging
-from autotriton.errors import AutoTritonError, JudgeError, PrerequisiteError, ProposerError, UsageError
+from autotriton.errors import AutoTritonError, JudgeError, PrerequisiteError, ProposerError
 from autotriton.types import Policy, Tier
 
 if TYPE_CHECKING:
@@ -209,12 +209,16 @@ def _again(run: Run) -> str:
 
 
 def _print(found: BenchRun, run: Run, seconds: float, as_json: bool) -> None:
-    from autotriton.cli import bench_show, show
+    from autotriton.bench import metrics
+    from autotriton.cli import show, show_bench
 
+    score = metrics.score(found)
     if as_json:
-        print(json.dumps(show.finite(bench_show.summary(found, run.path, seconds)), allow_nan=False))
-    else:
-        bench_show.show(found, run.path)
+        about = {"run": str(run.path), **score.model_dump(mode="json"), "seconds": round(seconds, 1)}
+        print(json.dumps(show.finite(about), allow_nan=False))
+        return
+    show_bench.scores([score])
+    print(f"run  {run.path}")
 
 
 def _require_verdicts(found: BenchRun) -> None:
@@ -230,12 +234,8 @@ def _require_verdicts(found: BenchRun) -> None:
 
 
 def _comparing() -> Any:
-    from importlib import util
-
-    if util.find_spec("autotriton.cli.compare") is None:
-        raise UsageError("this installation cannot compare runs", hint="install a newer autotriton")
-    from importlib import import_module
+    from autotriton.cli.compare import compare
 
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    app.command(name=COMPARE)(import_module("autotriton.cli.compare").compare)
+    app.command(name=COMPARE)(compare)
     return typer.main.get_command(app)

@@ -28,7 +28,6 @@ from autotriton.judge.oracle import expect
 from autotriton.judge.program import Inputs, Leaf, Program, duplicate, map_tensors, randomise_state, state
 from autotriton.judge.rehearsal import Rehearsal, variants_for
 from autotriton.judge.shrink import shrink
-from autotriton.judge.sizing import needs
 from autotriton.types import Check, Task
 
 _SLACK_BYTES = 1 << 20
@@ -53,8 +52,6 @@ def main(control: socket.socket) -> None:
         try:
             if request["do"] == "size":
                 answer = footprint(Task.model_validate(request["task"])).to_json()
-            elif request["do"] == "needs":
-                answer = needs(request)
             elif request["do"] == "open":
                 reference = Reference(request, lambda way: _pass_gate(channel, way))
                 answer = reference.describe()

@@ -241,17 +241,23 @@ class References:
 
 
 def gpu_bytes_of(size: dict[str, Any], total: int) -> int:
-    """What judging a task takes of a GPU's memory: the bound docs/judging.md states, and the candidate's own share.
+    """What is reserved of a GPU's memory for a task of this size."""
+    needed = gpu_bytes_needed(size)
+    return total // 4 if needed is None else min(needed, total)
+
+
+def gpu_bytes_needed(size: dict[str, Any]) -> int | None:
+    """What judging a task takes of a GPU: the bound docs/judging.md states, and the candidate's own share.
 
     Arenas and one case are twice inputs and outputs, the oracle twice the outputs; a run in fp64 is twice the
-    reference's own peak. The candidate is given one such peak.
+    reference's own peak. The candidate is given one such peak. None where the inputs' size is not known.
     """
     inputs, outputs, peak = size.get("bytes"), size.get("output_bytes"), size.get("peak_bytes")
     if inputs is None:
-        return total // 4
+        return None
     if outputs is None or peak is None:
-        return min(_INPUT_COPIES * int(inputs) + _CONTEXTS_BYTES, total)
-    return min(2 * int(inputs) + 4 * int(outputs) + 3 * int(peak) + _CONTEXTS_BYTES, total)
+        return _INPUT_COPIES * int(inputs) + _CONTEXTS_BYTES
+    return 2 * int(inputs) + 4 * int(outputs) + 3 * int(peak) + _CONTEXTS_BYTES
 
 
 def _answer(process: Process, request: dict[str, Any]) -> dict[str, Any]:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 from autotriton.errors import TaskError
 from autotriton.judge import rules
 from autotriton.judge.blocking_names import is_compute
 from autotriton.judge.channel import ChannelError
+from autotriton.judge.floor import Floor
 from autotriton.judge.forks import Process
 from autotriton.judge.processes import Processes
 from autotriton.judge.references import ReferenceClient, _died, _raise_if_error
@@ -31,8 +33,8 @@ _MOST_EMPTIED = 12
 class ScriptClient(ReferenceClient):
     """The parent's handle on one gold file's process."""
 
-    def __init__(self, process: Process, about: dict[str, Any], timeout_s: float) -> None:
-        super().__init__(process, about, 0)
+    def __init__(self, process: Process, about: dict[str, Any], timeout_s: float, floor: Floor) -> None:
+        super().__init__(process, about, 0, floor)
         self.timeout_s = timeout_s
 
     def _receive(self) -> tuple[dict[str, Any], list[int]]:
@@ -50,14 +52,15 @@ def open_reference(processes: Processes, task: Task, device: str, *, seed: int, 
         processes=256,
         triton_seed=processes.triton_seed() if device == "cuda" else None,
     )
-    process = processes.server(interpret=device == "cpu").spawn("script-reference", limits)
+    start = partial(processes.server(interpret=device == "cpu").spawn, "script-reference", limits)
+    process = processes.floor.admit(start) if device == "cuda" else start()
     try:
         process.channel.send({"do": "open", "source": task.source, "name": task.id, "device": device, "seed": seed})
         about, _ = _received(process, timeout_s)
     except Exception:
         process.end()
         raise
-    return ScriptClient(process, about, _GOLD_RUNS * timeout_s)
+    return ScriptClient(process, about, _GOLD_RUNS * timeout_s, processes.floor)
 
 
 def _received(process: Process, timeout_s: float) -> tuple[dict[str, Any], list[int]]:
