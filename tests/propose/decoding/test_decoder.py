@@ -16,7 +16,6 @@ from tiny import WORDS, generated, logprobs_of, model_of, prompts_of  # noqa: E4
 
 from autotriton.propose.decoding.decoder import Decoder  # noqa: E402
 from autotriton.propose.decoding.records import Reason, Request  # noqa: E402
-from autotriton.propose.decoding.rollout import rollouts  # noqa: E402
 
 pytestmark = pytest.mark.interp
 
@@ -167,13 +166,13 @@ def test_a_request_that_makes_no_sense_is_refused(wrong):
         Request(**{"prompt": (1,), "max_tokens": 1, **wrong})
 
 
-def test_rollouts_are_in_the_order_of_the_prompts_and_groups_differ(qwen):
-    prompts = [list(prompt) for prompt in prompts_of(7, 12) for _ in range(3)]
-    made = rollouts(Decoder(qwen, batch=4), prompts, stops=(5,), max_tokens=30, seed=100)
-    assert made["prompt_ids"] == prompts
-    assert len({tuple(tokens) for tokens in made["completion_ids"]}) == 6
-    for tokens, logprobs, truncated in zip(made["completion_ids"], made["logprobs"], made["truncated"], strict=True):
-        assert len(tokens) == len(logprobs)
-        assert truncated == (tokens[-1] != 5)
-    again = rollouts(Decoder(qwen, batch=2), prompts, stops=(5,), max_tokens=30, seed=100)
-    assert again["completion_ids"] == made["completion_ids"]
+def test_answers_of_a_group_differ_and_do_not_depend_on_the_batch(qwen):
+    prompts = [prompt for prompt in prompts_of(7, 12) for _ in range(3)]
+    requests = [Request(tuple(prompt), 30, seed=100 + number) for number, prompt in enumerate(prompts)]
+    made = Decoder(qwen, batch=4).all(requests, stops=(5,))
+    assert [result.index for result in made] == list(range(6))
+    assert len({result.tokens for result in made}) == 6
+    for result in made:
+        assert len(result.tokens) == len(result.logprobs)
+        assert (result.reason is Reason.STOP) == (result.tokens[-1] == 5)
+    assert [r.tokens for r in Decoder(qwen, batch=2).all(requests, stops=(5,))] == [r.tokens for r in made]
