@@ -9,6 +9,8 @@ import pytest
 from autotriton.bench.metrics import score
 from autotriton.bench.score import Score
 from autotriton.errors import UsageError
+from autotriton.judge.cheats import Cheat
+from autotriton.types import Finding, Severity
 
 
 def test_every_task_stays_in_the_denominator(bench_run, attempt):
@@ -168,3 +170,17 @@ def test_run_without_attempts_is_a_score_of_zero_with_an_honest_interval(bench_r
 def test_attempt_outside_the_suite_is_an_error(bench_run, attempt):
     with pytest.raises(UsageError, match="does not list"):
         score(bench_run("a", attempt("z")))
+
+
+def test_shares_are_of_all_candidates_judged(bench_run, attempt):
+    delegates = Finding(rule="torch-compute", severity=Severity.ERROR, message="`aten::mm` is left to torch")
+    run = bench_run(
+        "a b c d e",
+        attempt("a", "rejected", findings=(delegates,)),
+        attempt("b", "rejected", findings=(delegates,)),
+        attempt("c", "no_work", message="no Triton kernel was launched in forward"),
+        attempt("d"),
+        attempt("e", error="broke"),
+    )
+    found = {caught.kind: (caught.share.hits, caught.share.of) for caught in score(run).cheats}
+    assert found == {Cheat.DELEGATION: (2, 4), Cheat.NO_KERNEL: (1, 4)}

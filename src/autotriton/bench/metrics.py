@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from autotriton.bench import tally as tallying
-from autotriton.bench.cheats import Cheat, kind_of
 from autotriton.bench.intervals import bootstrap_mean, pass_at_k, wilson
 from autotriton.bench.records import BenchRun
 from autotriton.bench.score import Caught, Fast, Mean, Score, Share, Unscored
 from autotriton.bench.tally import Row, accepted, called, executed, faster, ran, tally
+from autotriton.judge.cheats import Cheat, kind_of
 from autotriton.types import Attempt, Verdict
 
 Claim = Callable[[Attempt], bool | None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from autotriton.bench.cheats import Cheat
+from autotriton.judge.cheats import Cheat
 from autotriton.types import Machine, Record
 
 

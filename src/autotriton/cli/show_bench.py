@@ -9,10 +9,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from autotriton.bench import published
-from autotriton.bench.cheats import MEANINGS
 from autotriton.bench.comparing import Comparison, Pair
 from autotriton.bench.score import Mean, Score, Share
 from autotriton.cli.show import screen
+from autotriton.judge.cheats import MEANINGS
 from autotriton.report.numbers import NONE, NOT_MEASURED, p_value, percent
 
 _RATES = ("call", "official", "checked", "fast1", "fast2", "fast1 sure", "over compile", "mean", "mean/compile")

@@ -10,8 +10,8 @@ import statistics
 from collections.abc import Sequence
 from html import escape
 
-from autotriton.bench.cheats import MEANINGS
 from autotriton.bench.score import Caught
+from autotriton.judge.cheats import MEANINGS
 from autotriton.report import series
 from autotriton.report.series import Curve, Family
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from autotriton.bench.cheats import MEANINGS
+from autotriton.judge.cheats import MEANINGS
 
 DEFINITIONS = {
     "solved, checked": (

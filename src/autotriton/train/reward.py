@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from autotriton.judge.cheats import kind_of
 from autotriton.train.config import RewardPart
 from autotriton.types import Outcome, Severity, Verdict
 
@@ -48,8 +49,8 @@ def follows_rules(verdict: Verdict) -> bool:
 
 
 def cheated(verdict: Verdict | None) -> bool:
-    """The answer tried to be accepted without doing the work in Triton."""
-    return verdict is not None and verdict.outcome in (Outcome.REJECTED, Outcome.NO_WORK, Outcome.SUSPECT)
+    """The answer tried to be accepted without doing the work in Triton; a broken program did not."""
+    return verdict is not None and kind_of(verdict) is not None
 
 
 def _speed(verdict: Verdict, cap: float) -> float:

@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from autotriton.bench import cheats
-from autotriton.bench.cheats import Cheat, kind_of
-from autotriton.bench.metrics import score
-from autotriton.judge import rules
-from autotriton.types import Finding, Outcome, Policy, Severity
+from autotriton.judge import cheats, rules
+from autotriton.judge.cheats import Cheat, kind_of
+from autotriton.types import Outcome, Policy, Severity
 
 HONEST = """
 import torch, triton
@@ -93,17 +91,3 @@ def test_words_looked_for_are_words_the_judge_says(words):
         "an earlier answer" if "earlier" in words else words,
     ]
     assert any(phrase in plain for phrase in said)
-
-
-def test_shares_are_of_all_candidates_judged(bench_run, attempt):
-    delegates = Finding(rule="torch-compute", severity=Severity.ERROR, message="`aten::mm` is left to torch")
-    run = bench_run(
-        "a b c d e",
-        attempt("a", "rejected", findings=(delegates,)),
-        attempt("b", "rejected", findings=(delegates,)),
-        attempt("c", "no_work", message="no Triton kernel was launched in forward"),
-        attempt("d"),
-        attempt("e", error="broke"),
-    )
-    found = {caught.kind: (caught.share.hits, caught.share.of) for caught in score(run).cheats}
-    assert found == {Cheat.DELEGATION: (2, 4), Cheat.NO_KERNEL: (1, 4)}
