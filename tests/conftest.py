@@ -16,6 +16,20 @@ ROOT = Path(__file__).resolve().parent.parent
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT / "src"), os.environ.get("PYTHONPATH"))))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all", action="store_true", help="also run further cases of what is tested anyway")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Without `--all`, further cases (marker `extra`) are left out: the suite stays below fifteen minutes on two cores."""
+    if config.getoption("--all"):
+        return
+    left_out = [item for item in items if item.get_closest_marker("extra")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("extra")]
+
+
 @pytest.fixture
 def examples() -> Path:
     return ROOT / "examples"

@@ -141,9 +141,15 @@ def script(folder, text, **how):
     return run(folder, "-c", "import torch\n" + text, **how)
 
 
+QUICK = ("batch_norm", "in_place", "linear_gelu")
+"""One of each kind: buffers, inference only, gradients."""
+
+
 @pytest.mark.interp
 @pytest.mark.slow
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.extra) for name in TASKS]
+)
 def test_package_passes_its_own_tests(exported, name):
     """Results, state, gradients, torch's opcheck, and torch.compile in one graph."""
     folder = exported(name)
