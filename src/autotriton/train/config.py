@@ -175,12 +175,16 @@ class GrpoConfig(Config):
 
     @model_validator(mode="after")
     def _speed_needs_time(self) -> Self:
-        if self.reward.speed and self.judge.tier is not Tier.TIME:
-            raise ValueError('reward.speed needs judge.tier = "time": without timing there is no speed')
+        require_timing(self.reward, self.judge)
         return self
 
 
-AnyConfig = TypeVar("AnyConfig", bound=Config)
+def require_timing(reward: RewardPart, judge: JudgePart) -> None:
+    if reward.speed and judge.tier is not Tier.TIME:
+        raise ValueError('reward.speed needs judge.tier = "time": without timing there is no speed')
+
+
+AnyConfig = TypeVar("AnyConfig", bound=Part)
 
 
 def load(kind: type[AnyConfig], path: Path, changes: Sequence[str] = ()) -> AnyConfig:

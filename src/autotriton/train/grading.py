@@ -12,8 +12,8 @@ import queue
 import subprocess
 import threading
 import time
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import IO
 
 from autotriton.child import child_command, python_path
 from autotriton.judge import JudgeOptions
@@ -22,7 +22,7 @@ from autotriton.train.config import JudgePart, RewardPart
 from autotriton.train.grading_child import CHILD
 from autotriton.types import Policy, Task, Verdict
 
-_PATIENCE = 20.0
+PATIENCE = 20.0
 """Deadlines of one answer that may pass without any verdict before the judge counts as dead."""
 
 
@@ -69,10 +69,7 @@ class Grader:
 
     def submit(self, number: int, task: Task, code: str) -> None:
         """Hands one answer over; `number` comes back with its grade."""
-        if self._options.trust_candidate and code:
-            # Where its rules are off, the judge looks for the reference's own name.
-            code += f"\n\n{task.entry} = {wanted(task).name}\n"
-        line = json.dumps({"number": number, "task": task.model_dump(mode="json"), "code": code}).encode() + b"\n"
+        line = message(self._options, number, task, code)
         self._waiting.add(number)
         for _ in range(2):
             process = self._process or self._start()
@@ -111,41 +108,66 @@ class Grader:
     def _next(self) -> Grade | None:
         """The next grade; None when the process ended, or says nothing for far longer than an answer may take."""
         try:
-            return self._grades.get(timeout=_PATIENCE * self._options.timeout_s)
+            return self._grades.get(timeout=PATIENCE * self._options.timeout_s)
         except queue.Empty:
             return None
 
     def _start(self) -> subprocess.Popen[bytes]:
-        asked = json.dumps({"options": asdict(self._options), "workers": self._workers})
-        # The judge's children make CUDA contexts of their own; the trainer's allocator settings are not for them.
-        environment = {k: v for k, v in os.environ.items() if k != "PYTORCH_CUDA_ALLOC_CONF"}
-        self._process = process = subprocess.Popen(
-            child_command(CHILD, asked),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**environment, "PYTHONPATH": python_path()},
-        )
+        self._process = process = launch(self._options, self._workers)
         self._grades = queue.SimpleQueue()
-        threading.Thread(target=_read, args=(process.stdout, self._grades), daemon=True).start()
+        threading.Thread(target=_read, args=(process, self._grades), daemon=True).start()
         return process
 
     def _drop_process(self) -> None:
         process, self._process = self._process, None
-        if process is None:
-            return
-        assert process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            process.stdin.close()  # the judge then ends its own processes
-        try:
-            process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        if process is not None:
+            end(process)
 
 
-def _read(pipe: IO[bytes], grades: queue.SimpleQueue[Grade | None]) -> None:
-    for line in pipe:
+def message(options: JudgeOptions, number: int, task: Task, code: str) -> bytes:
+    """One answer as the judge's process reads it."""
+    if options.trust_candidate and code:
+        # Where its rules are off, the judge looks for the reference's own name.
+        code += f"\n\n{task.entry} = {wanted(task).name}\n"
+    return json.dumps({"number": number, "task": task.model_dump(mode="json"), "code": code}).encode() + b"\n"
+
+
+def launch(
+    options: JudgeOptions, workers: int | None = None, environment: Mapping[str, str] = os.environ
+) -> subprocess.Popen[bytes]:
+    """The judge's process."""
+    asked = json.dumps({"options": asdict(options), "workers": workers})
+    # The judge's children make CUDA contexts of their own; the trainer's allocator settings are not for them.
+    kept = {name: value for name, value in environment.items() if name != "PYTORCH_CUDA_ALLOC_CONF"}
+    return subprocess.Popen(
+        child_command(CHILD, asked),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**kept, "PYTHONPATH": python_path()},
+    )
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.close()  # the judge then ends its own processes
+    try:
+        process.wait(timeout=10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def grades(process: subprocess.Popen[bytes]) -> Iterator[Grade]:
+    """What the judge's process says, until it ends."""
+    assert process.stdout is not None
+    for line in process.stdout:
         answer = json.loads(line)
         verdict = None if answer["verdict"] is None else Verdict.model_validate(answer["verdict"])
-        grades.put(Grade(answer["number"], verdict, answer["error"]))
-    grades.put(None)
+        yield Grade(answer["number"], verdict, answer["error"])
+
+
+def _read(process: subprocess.Popen[bytes], found: queue.SimpleQueue[Grade | None]) -> None:
+    for grade in grades(process):
+        found.put(grade)
+    found.put(None)
