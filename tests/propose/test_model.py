@@ -1,13 +1,14 @@
 """The local model proposer with a real, tiny model in its child process."""
 
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
 
 import pytest
 
-from autotriton.errors import ProposerError
+from autotriton.errors import ProposerError, UsageError
 from autotriton.propose.model import ModelProposer
 from autotriton.tasks.source import load
 from autotriton.types import Attempt, Candidate, Outcome, Policy, Task, Tier, Verdict
@@ -75,6 +76,18 @@ def test_an_adapter_is_put_on_its_base_model(small_model, task):
     assert candidate.completion == "I was adapted and say nothing else."
     assert candidate.code == ""
     proposer.close()
+
+
+def test_a_trained_model_is_asked_the_question_it_was_trained_on(small_model, task, tmp_path):
+    folder = tmp_path / "trained"
+    shutil.copytree(small_model.folder, folder)
+    (folder / "prompt.md").write_text("Short question: $task", encoding="utf-8")
+    own, given = (ModelProposer(folder, **settings)._prompts for settings in ({}, small_model.settings))
+    assert own.rewrite(task).startswith("Short question: ```python\n")
+    assert not given.rewrite(task).startswith("Short question"), "a template the user gives comes first"
+    (folder / "prompt.md").write_text("No placeholder.", encoding="utf-8")
+    with pytest.raises(UsageError, match=r"prompt\.md lacks the placeholder \$task"):
+        ModelProposer(folder)
 
 
 def test_a_prompt_longer_than_the_model_takes_is_one_clear_line(small_model, task):

@@ -32,18 +32,22 @@ def truth(workshop: Any) -> str:
 
 @pytest.mark.slow
 def test_answers_of_all_kinds_are_scored_together_and_a_dead_judge_costs_none(workshop: Any, truth: str) -> None:
+    row = workshop.tiny.rows()[0]
     right, wrong = workshop.tiny.examples()[0].code, workshop.tiny.CODE.format(value="x")
     answers = [fenced(right), fenced(wrong), fenced(TORCH_ONLY), "I cannot.", "```python\ndef broken(:\n```", ""]
 
     async def together() -> list[Any]:
         judged = [score(truth, answer) for answer in answers]
-        return await asyncio.gather(*judged, score("no JSON", fenced(right)), score('{"id": "x"}', fenced(right)))
+        broken = [score("{no JSON", fenced(right)), score('{"id": "x"}', fenced(right))]
+        about = {"id": "x", "entry": "Model", "mode": "train", "index": 0}
+        plain = compute_score("synth", fenced(right), row.source, about, judge=JUDGE)
+        return await asyncio.gather(*judged, *broken, plain)
 
     found = asyncio.run(together())
-    assert [one["score"] for one in found] == [1.0] + [0.0] * 7
-    assert [one["rule"] for one in found] == [1.0, 1.0] + [0.0] * 6
-    assert [one["cheated"] for one in found] == [0.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0]
-    assert [one["unscored"] for one in found] == [0.0] * 6 + [1.0] * 2
+    assert [one["score"] for one in found] == [1.0] + [0.0] * 7 + [1.0]
+    assert [one["rule"] for one in found] == [1.0, 1.0] + [0.0] * 6 + [1.0]
+    assert [one["cheated"] for one in found] == [0.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0]
+    assert [one["unscored"] for one in found] == [0.0] * 6 + [1.0] * 2 + [0.0]
     assert [one["outcome"] for one in found[:4]] == ["correct", "wrong", "rejected", "no_code"]
     assert len({tuple(one) for one in found}) == 1, "verl stacks the keys"
     assert all(isinstance(value, float | str) for one in found for value in one.values())

@@ -70,17 +70,26 @@ def grpo(
 
 
 def _run(verb: str, config: Config, runs: Path, resume: str | None) -> Run:
+    """The run, new or gone on with. Of several processes the first makes it, and the others only look."""
     from autotriton.judge import JUDGE_VERSION
     from autotriton.store import Store
+    from autotriton.train import processes
     from autotriton.train.config import plain
 
-    if resume is None:
-        run = Store(runs).create(verb, plain(config), judge_version=JUDGE_VERSION)
-        print(f"run {run.path}", file=sys.stderr)
-        return run
-    path = Path(resume)
-    store = Store(path.parent if len(path.parts) > 1 else runs)  # a run is named by its id or by its folder
-    return store.resume(path.name, plain(config))
+    first: list[Run] = []
+
+    def make() -> str:
+        if resume is None:
+            first.append(Store(runs).create(verb, plain(config), judge_version=JUDGE_VERSION))
+            print(f"run {first[0].path}", file=sys.stderr)
+        else:
+            path = Path(resume)
+            store = Store(path.parent if len(path.parts) > 1 else runs)  # a run is named by its id or by its folder
+            first.append(store.resume(path.name, plain(config)))
+        return str(first[0].path.absolute())
+
+    path = Path(processes.made_once(make))
+    return first[0] if first else Store(path.parent).open(path.name)
 
 
 def _checked(config: Config, rows: int, as_json: bool) -> None:
@@ -93,6 +102,10 @@ def _checked(config: Config, rows: int, as_json: bool) -> None:
 
 
 def _print(outcome: Outcome, run: Run, as_json: bool) -> None:
+    from autotriton.train import processes
+
+    if not processes.is_first():
+        return
     if as_json:
         about = {"steps": outcome.steps, "whole": outcome.whole, "left_out": outcome.left_out}
         print(json.dumps({**about, "result": str(outcome.folder), "run": str(run.path)}))

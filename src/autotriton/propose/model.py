@@ -27,7 +27,7 @@ from autotriton.errors import PrerequisiteError, ProposerError
 from autotriton.places import DEFAULT_MODEL, model_folder
 from autotriton.propose import refine
 from autotriton.propose.generate import CHILD
-from autotriton.propose.prompt import Prompts
+from autotriton.propose.prompt import PROMPT_FILE, Prompts
 from autotriton.propose.refine import Ask
 from autotriton.propose.settings import ModelSettings, checked
 from autotriton.types import Attempt, Candidate, Task, TokenUsage
@@ -51,7 +51,7 @@ class ModelProposer:
         self.path = located(None if path is None else os.fspath(path))
         _require_packages(self.path)
         self.name = f"model:{self.path}"
-        self._prompts = Prompts(self.settings.template, self.settings.refine_template)
+        self._prompts = Prompts(self.settings.template or own_template(self.path), self.settings.refine_template)
         self._child: Child | None = None
 
     def propose(self, task: Task, history: Sequence[Attempt]) -> Iterator[Candidate]:
@@ -209,6 +209,12 @@ def located(path: str | None) -> str:
         what = "is no model" if place.exists() else "does not exist"
         raise ProposerError(f"the model {place} {what}", hint="name a folder, a .gguf file or a model on the hub")
     return path
+
+
+def own_template(path: str) -> Path | None:
+    """The question this model was trained on, where one lies beside its weights."""
+    found = Path(path) / PROMPT_FILE
+    return found if found.is_file() else None
 
 
 def _require_packages(path: str) -> None:

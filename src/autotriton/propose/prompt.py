@@ -23,6 +23,10 @@ rsqrt sin cos erf sigmoid floor ceil clamp fma sum max min argmax argmin cumsum 
 broadcast_to expand_dims cdiv static_range atomic_add"""
 INVENTED = "relu gelu tanh norm mean var std pow matmul mm linear conv2d size shape float inf any all round"
 """Names of `triton.language` that models like to make up; tests hold both lists against Triton itself."""
+PROMPT_FILE = "prompt.md"
+"""Beside a trained model's weights: the question it was trained on, a template like `rewrite.md`."""
+TRAINED_ON = "brief.md"
+"""The template training data is asked with."""
 _COMMON = frozenset(("task", "wanted", "knowledge", "rules", "example"))
 _SCRIPT = _COMMON | {"instruction"}
 _MOST_FEEDBACK = 4000
@@ -103,15 +107,20 @@ def fenced(code: str) -> str:
     return f"{fence}python\n{code.strip()}\n{fence}"
 
 
+def shipped_prompt(name: str) -> str:
+    """A template of this package."""
+    return (resources.files("autotriton.propose") / "prompts" / name).read_text(encoding="utf-8").strip()
+
+
 def _values(task: Task) -> dict[str, str]:
     lists = {"available": _names(AVAILABLE), "invented": _names(INVENTED)}
     return {
         # A script task's source is the answer; what is asked for is its instruction.
         "task": (task.instruction or "") if is_script(task) else fenced(task.source),
         "wanted": _request(task),
-        "knowledge": Template(_shipped("knowledge.md")).substitute(lists),
-        "rules": Template(_shipped("rules.md")).substitute(precision=_precision(task)),
-        "example": _shipped("example.md"),
+        "knowledge": Template(shipped_prompt("knowledge.md")).substitute(lists),
+        "rules": Template(shipped_prompt("rules.md")).substitute(precision=_precision(task)),
+        "example": shipped_prompt("example.md"),
     }
 
 
@@ -153,14 +162,12 @@ def _names(names: str) -> str:
     return ", ".join(f"`tl.{name}`" for name in names.split())
 
 
-def _shipped(name: str) -> str:
-    return (resources.files("autotriton.propose") / "prompts" / name).read_text(encoding="utf-8").strip()
-
-
 def _template(path: Path | None, shipped: str, *, required: set[str], allowed: frozenset[str]) -> Template:
     where = f"the prompt template {path or shipped}"
     try:
-        template = Template(path.expanduser().read_text(encoding="utf-8") if path is not None else _shipped(shipped))
+        template = Template(
+            path.expanduser().read_text(encoding="utf-8") if path is not None else shipped_prompt(shipped)
+        )
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise UsageError(f"{where} cannot be read: {reason}", hint="check the path") from None

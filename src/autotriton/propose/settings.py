@@ -28,7 +28,7 @@ class Settings(BaseModel):
     seed: int | None = Field(default=None, ge=0, lt=2**31)
     """Answer number i of a task gets seed + i; None leaves it to chance."""
     template: Path | None = None
-    """Own template instead of `prompts/rewrite.md`."""
+    """Own template instead of `prompts/rewrite.md`, or of the `prompt.md` that lies beside a trained model."""
     refine_template: Path | None = None
     """Own template instead of `prompts/refine.md`."""
 

@@ -10,7 +10,7 @@ from typing import Any
 from autotriton.data.rows import TaskRow
 from autotriton.errors import UsageError
 from autotriton.store import Run
-from autotriton.train import running, weights
+from autotriton.train import processes, running, weights
 from autotriton.train.config import GrpoConfig
 from autotriton.train.curriculum import Curriculum
 from autotriton.train.dataset import read
@@ -25,6 +25,7 @@ from autotriton.train.watching import last_checkpoint
 
 def train(config: GrpoConfig, run: Run, seconds: float | None = None) -> Outcome:
     """Trains into the run's folder; goes on from its last checkpoint if there is one."""
+    processes.require_one("GRPO through TRL", "several GPUs: the verl recipe of docs/training.md")
     weights.require_packages()
     weights.require_model(config.model)
     whole = config.tasks_per_step * config.group

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from autotriton.errors import TrainError
+from autotriton.propose.prompt import PROMPT_FILE, TRAINED_ON, shipped_prompt
 from autotriton.store import Run
+from autotriton.train import processes
 from autotriton.train.config import Config
 from autotriton.train.guard import Guard
 from autotriton.train.journal import CURVES_FILE, Journal, draw
@@ -73,7 +75,8 @@ def watch(config: Config, run: Run, seconds: float | None, **more: Any) -> Watch
 def go(config: Config, run: Run, watch: Watch, build: Callable[[], Any], left_out: int = 0) -> Outcome:
     """Trains, from the last checkpoint if there is one; then writes the result and the curves."""
     start = last_checkpoint(checkpoints(run))
-    watch.journal.rewind(0 if start is None else int(start.name.rpartition("-")[2]))
+    if processes.is_first():
+        watch.journal.rewind(0 if start is None else int(start.name.rpartition("-")[2]))
     with _clear(config):
         trainer = build()
         trainer.add_callback(callback(watch))
@@ -85,16 +88,23 @@ def go(config: Config, run: Run, watch: Watch, build: Callable[[], Any], left_ou
     steps = int(trainer.state.global_step)
     result = run.path / RESULT
     _replace(result, trainer)
-    draw(watch.journal.rows(), _CURVES, run.path / CURVES_FILE, config.name or run.id)
+    if processes.is_first():
+        draw(watch.journal.rows(), _CURVES, run.path / CURVES_FILE, config.name or run.id)
     return Outcome(steps, not watch.out_of_time, result, left_out)
 
 
 def _replace(result: Path, trainer: Any) -> None:
-    """The old result stays until the new one is whole."""
+    """The old result stays until the new one is whole. Beside the weights lies the question they were trained on."""
     fresh = result.with_suffix(".new")
-    shutil.rmtree(fresh, ignore_errors=True)
-    trainer.save_model(str(fresh))
+    if processes.is_first():
+        shutil.rmtree(fresh, ignore_errors=True)
+    trainer.accelerator.wait_for_everyone()
+    trainer.save_model(str(fresh))  # by all: each may hold a part
+    trainer.accelerator.wait_for_everyone()
+    if not processes.is_first():
+        return
     trainer.processing_class.save_pretrained(str(fresh))
+    (fresh / PROMPT_FILE).write_text(shipped_prompt(TRAINED_ON) + "\n", encoding="utf-8")
     shutil.rmtree(result, ignore_errors=True)
     fresh.rename(result)
 

@@ -9,7 +9,7 @@ from typing import Any
 from autotriton.data.rows import Example
 from autotriton.errors import UsageError
 from autotriton.store import Run
-from autotriton.train import running, weights
+from autotriton.train import processes, running, weights
 from autotriton.train.config import SftConfig
 from autotriton.train.dataset import conversations, read
 from autotriton.train.running import Outcome, arguments
@@ -19,6 +19,8 @@ from autotriton.train.solving import Solver
 
 def train(config: SftConfig, run: Run, seconds: float | None = None) -> Outcome:
     """Trains into the run's folder; goes on from its last checkpoint if there is one."""
+    if config.solve.every:
+        processes.require_one("solving while training", "--set solve.every=0, and measure the result afterwards")
     weights.require_packages()
     weights.require_model(config.model)
     examples = read(Example, config.data.train, config.data.limit)

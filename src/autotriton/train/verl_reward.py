@@ -29,7 +29,7 @@ from autotriton.types import Task
 _log = logging.getLogger(__name__)
 _MOST_WARNINGS = 20
 _TASK = ("id", "source", "entry", "mode")
-"""What `ground_truth` holds, as JSON."""
+"""What a task is made of."""
 _VERLS = frozenset(("reward_router_address", "reward_model_tokenizer"))
 """What verl passes by itself beside `reward_kwargs`."""
 
@@ -68,7 +68,7 @@ async def compute_score(
     """What one answer earned, with its reasons. verl knows no missing reward: `unscored` marks a 0 that is none."""
     bench = _bench(settings)
     try:
-        task, code = await asyncio.to_thread(_read, solution_str, ground_truth)
+        task, code = await asyncio.to_thread(_read, solution_str, ground_truth, extra_info)
         grade = await bench.asking.grade(task, code)
     except Exception as error:  # noqa: BLE001 - verl ends the run for whatever one answer raises
         grade = Grade(-1, None, f"{type(error).__name__}: {error}")
@@ -125,7 +125,12 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _read(answer: str, ground_truth: Any) -> tuple[Task, str]:
-    values = json.loads(ground_truth) if isinstance(ground_truth, str) else dict(ground_truth)
+def _read(answer: str, ground_truth: Any, extra_info: Any) -> tuple[Task, str]:
+    """`ground_truth` is the task as JSON, or its source with the rest in `extra_info`."""
+    values: dict[str, Any] = dict(extra_info or {})
+    if isinstance(ground_truth, str) and not ground_truth.lstrip().startswith("{"):
+        values["source"] = ground_truth
+    else:
+        values |= json.loads(ground_truth) if isinstance(ground_truth, str) else ground_truth
     task = Task.model_validate({name: values[name] for name in _TASK if name in values})
     return task, extract(answer, wanted(task).accepted)

@@ -10,6 +10,7 @@ from typing import Any
 
 from autotriton.train.guard import Guard
 from autotriton.train.journal import Journal
+from autotriton.train.processes import agreed, is_first
 
 
 class Watch:
@@ -43,7 +44,7 @@ class Watch:
         self._longest_step = max(self._longest_step, time.monotonic() - self._step_began)
         if self._solve is not None and self._solve_every and state.global_step % self._solve_every == 0:
             self.journal.write(state.global_step, self._solve())
-        if self._deadline is not None and time.monotonic() + 1.5 * self._longest_step > self._deadline:
+        if self._deadline is not None and agreed(time.monotonic() + 1.5 * self._longest_step > self._deadline):
             self.out_of_time = state.global_step < state.max_steps
             control.should_save = self.stopped is None
             control.should_training_stop = True
@@ -51,7 +52,8 @@ class Watch:
     def log(self, state: Any, control: Any, metrics: dict[str, Any]) -> None:
         if state.global_step == 0 or "train_runtime" in metrics:
             return
-        self.journal.write(state.global_step, metrics)
+        if is_first():
+            self.journal.write(state.global_step, metrics)
         numbers = {name: float(value) for name, value in metrics.items() if isinstance(value, int | float | str)
                    and _is_number(value)}  # fmt: skip
         reason = self.guard.look(numbers)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from autotriton.errors import PrerequisiteError, UsageError
+from autotriton.train import processes
 from autotriton.train.config import Config, LoraPart, ModelPart
 
 _PACKAGES = ("torch", "transformers", "trl", "peft", "datasets", "accelerate")
@@ -49,6 +50,7 @@ def load(config: Config) -> tuple[Any, Any]:
         raise UsageError(f"the model {config.model.path} cannot be loaded: {text}") from None
     if cuda:
         _require_memory(torch, model, config.lora)
+    if cuda and not processes.sharded():
         model = model.to("cuda")
     return adapted(model, config), tokenizer
 
@@ -79,6 +81,8 @@ def _require_memory(torch: Any, model: Any, lora: LoraPart) -> None:
     count = sum(parameter.numel() for parameter in model.parameters())
     full, light = 16 * count, 2 * count + 16 * count // 20  # AdamW in fp32 beside bf16; adapters are a few per cent
     needed = light if lora.rank else full
+    if processes.sharded():
+        needed //= processes.count()
     if needed * 1.2 <= free:
         return
     advice = f"an adapter (lora.rank = 64) takes about {light * 1.2 / _GIB:.0f} GiB"
