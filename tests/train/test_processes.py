@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from autotriton.errors import UsageError
+from autotriton.store import Store
 from autotriton.train import grpo, processes, sft
+from autotriton.train.config import SftConfig, load, plain
 from autotriton.train.journal import Journal
 
 CONFIG = """steps = 3
@@ -37,20 +39,17 @@ def launched(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.slow
 def test_the_first_process_writes_and_both_stop_together(workshop: Any, tmp_path: Path) -> None:
-    config = tmp_path / "sft.toml"
-    config.write_text(CONFIG.format(model=workshop.model, pairs=workshop.pairs), encoding="utf-8")
-    done = launched("train", "sft", config, "--runs", tmp_path / "runs", "--seconds", "0", "--json")
+    path = tmp_path / "sft.toml"
+    path.write_text(CONFIG.format(model=workshop.model, pairs=workshop.pairs), encoding="utf-8")
+    run = Store(tmp_path / "runs").create("sft", plain(load(SftConfig, path)))
+    done = launched("train", "sft", path, "--resume", run.path, "--seconds", "0", "--json")
     assert done.returncode == 0, done.stderr[-2000:]
-    outcome = json.loads(done.stdout)
+    outcome = json.loads(done.stdout)  # said once
     assert (outcome["steps"], outcome["whole"]) == (1, False)
-    [run] = (tmp_path / "runs").iterdir()
-
-    done = launched("train", "sft", config, "--resume", run, "--json")
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert json.loads(done.stdout)["whole"]
-    assert [path.name for path in run.parent.iterdir()] == [run.name]
-    assert [row["step"] for row in Journal(run).rows()] == [1, 2, 3]
-    assert {"model.safetensors", "tokenizer.json", "prompt.md"} <= {path.name for path in (run / "adapter").iterdir()}
+    assert [row["step"] for row in Journal(run.path).rows()] == [1]
+    assert (run.path / "checkpoints" / "checkpoint-1" / "rng_state_1.pth").is_file(), "two processes trained"
+    made = {file.name for file in Path(outcome["result"]).iterdir()}
+    assert {"model.safetensors", "tokenizer.json", "prompt.md"} <= made
 
 
 def test_what_needs_one_process_says_so(workshop: Any, monkeypatch: pytest.MonkeyPatch) -> None:
