@@ -24,9 +24,9 @@ broadcast_to expand_dims cdiv static_range atomic_add"""
 INVENTED = "relu gelu tanh norm mean var std pow matmul mm linear conv2d size shape float inf any all round"
 """Names of `triton.language` that models like to make up; tests hold both lists against Triton itself."""
 PROMPT_FILE = "prompt.md"
-"""Beside a trained model's weights: the question it was trained on, a template like `rewrite.md`."""
+"""Beside a trained model's weights: how it is used to being asked, a template like `rewrite.md`."""
 TRAINED_ON = "brief.md"
-"""The template training data is asked with."""
+"""One of the wordings training rows are asked in; the others say the same."""
 _COMMON = frozenset(("task", "wanted", "knowledge", "rules", "example"))
 _SCRIPT = _COMMON | {"instruction"}
 _MOST_FEEDBACK = 4000
