@@ -46,7 +46,7 @@ def test_answers_of_all_kinds_are_scored_together_and_a_dead_judge_costs_none(wo
     found = asyncio.run(together())
     assert [one["score"] for one in found] == [1.0] + [0.0] * 7 + [1.0]
     assert [one["rule"] for one in found] == [1.0, 1.0] + [0.0] * 6 + [1.0]
-    assert [one["cheated"] for one in found] == [0.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0]
+    assert [one["cheated"] for one in found] == [0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
     assert [one["unscored"] for one in found] == [0.0] * 6 + [1.0] * 2 + [0.0]
     assert [one["outcome"] for one in found[:4]] == ["correct", "wrong", "rejected", "no_code"]
     assert len({tuple(one) for one in found}) == 1, "verl stacks the keys"
