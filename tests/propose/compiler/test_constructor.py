@@ -55,3 +55,19 @@ def test_a_constructor_that_needs_a_foreign_module_is_refused_by_name():
 
 def test_a_function_has_no_constructor():
     assert slice_constructor("def f(x): return x", "f", "ModelNew").members == []
+
+
+def test_numbers_of_numpy_become_those_of_math():
+    source = (
+        "import numpy as np\nimport torch.nn as nn\nclass Model(nn.Module):\n"
+        "    def __init__(self, n):\n        super().__init__()\n        self.scale = np.log2(8) / np.sqrt(n)\n"
+    )
+    found = slice_constructor(source, "Model", "ModelNew")
+    assert found.imports == ["import math", "import torch.nn as nn"]
+    assert "math.log2(8) / math.sqrt(n)" in found.members[0]
+
+
+def test_arrays_of_numpy_are_still_refused():
+    source = "import numpy as np\nclass Model:\n    def __init__(self):\n        self.table = np.zeros(3)\n"
+    with pytest.raises(ProposerError, match="import numpy as np"):
+        slice_constructor(source, "Model", "ModelNew")

@@ -257,7 +257,8 @@ def strides(operands: Operands, groups: Sequence[Group], body_text: str) -> list
         for d in range(table.meta["val"].dim()):
             found[f"{name}_stride_{d}"] = f"{name}.stride({d})"
             found[f"{name}_size_{d}"] = f"{name}.shape[{d}]"
-    return [(name, text) for name, text in found.items() if re.search(rf"\b{name}\b", body_text)]
+    used = set(re.findall(r"\w+", body_text))  # once: the text of a stack of many tensors is long
+    return [(name, text) for name, text in found.items() if name in used]
 
 
 def axes_apart(cluster: Cluster) -> set[Axis]:
