@@ -117,6 +117,8 @@ def reason(error: BaseException) -> str:
         error = cause
     if isinstance(error, Unsupported):
         return str(error)
+    if isinstance(error, ModuleNotFoundError):
+        return f"the task imports {error.name}, which is not installed here"
     kind = type(error).__name__
     text = " ".join(str(error).split())
     if kind in ("DataDependentOutputException", "GuardOnDataDependentSymNode", "DynamicOutputShapeException"):

@@ -17,6 +17,7 @@ import torch.fx
 import torch.utils._pytree as pytree
 from torch import Tensor, nn
 
+from autotriton.propose.compiler.inductor.fake_modules import convertible_modules
 from autotriton.propose.compiler.inductor.record import Request
 from autotriton.types import Mode
 
@@ -65,7 +66,8 @@ def build(request: Request, module: Any) -> Callable[..., Any]:
     if not inspect.isclass(entry):
         return entry  # type: ignore[no-any-return]
     args, kwargs = call_arguments(getattr(module, "get_init_inputs", tuple)(), pair=(list, tuple))
-    model = entry(*args, **kwargs)
+    with convertible_modules():
+        model = entry(*args, **kwargs)
     if not isinstance(model, nn.Module):
         raise Unsupported(f"{request.entry} is a class but no nn.Module")
     return model.train(request.mode is Mode.TRAIN)

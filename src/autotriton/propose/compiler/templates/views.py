@@ -64,9 +64,9 @@ def expression(node: torch.fx.Node, of: str, text: Any, like: str = "") -> str:
     if str(node.target) == "<built-in function getitem>":
         return f"{of}[{node.args[1]}]"
     if name in ("view", "reshape", "_unsafe_view"):
-        return f"{of}.reshape({(like and f'{like}.shape') or _shape(node, of) or args[0].strip('[]')})"
+        return f"{of}.reshape({(like and f'{like}.shape') or _shape(node, of) or args[0].strip('[]') or '()'})"
     if name in ("permute", "expand"):
-        return f"{of}.{name}({args[0].strip('[]')})"
+        return f"{of}.{name}({args[0].strip('[]') or '()'})"
     if name == "slice":
         return _slice(node, of, text)
     if name in ("alias", "detach"):
