@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from autotriton.propose.compiler.inductor.record import Request
-from autotriton.propose.compiler.templates.engine import emitted
+from autotriton.propose.compiler.templates.engine import alternatives, emitted
 from autotriton.propose.compiler.templates.export import Exported, export
 from autotriton.propose.compiler.templates.file import Emitted
 from autotriton.types import Mode
@@ -50,6 +50,8 @@ class Sample:
     inputs: str = "x"
     init: str = "pass"
     more: tuple[str, ...] = ()
+    variant: str = ""
+    """Another way to write it than the engine's first."""
 
     @property
     def source(self) -> str:
@@ -68,7 +70,7 @@ class Sample:
         return export(self.request)
 
     def emitted(self) -> Emitted:
-        return emitted(self.request, "sample")
+        return alternatives(self.request, "sample")[self.variant] if self.variant else emitted(self.request, "sample")
 
 
 def run_all(samples: dict[str, Sample], folder: Path) -> dict[str, Any]:

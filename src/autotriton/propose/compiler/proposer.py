@@ -11,6 +11,7 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +25,14 @@ from autotriton.types import Attempt, Candidate, Task
 
 ENGINES = ("templates", "inductor")
 _CAPTURE = "autotriton.propose.compiler.inductor.capture"
+_TEMPLATES = "autotriton.propose.compiler.templates.engine"
 _RUNNING: set[subprocess.Popen[bytes]] = set()
 """Children at work, for whoever must end before they do."""
 _QUIET = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1", "TRITON_INTERPRET": "0"}
 
 
 class CompilerProposer:
-    """One candidate of the templates, then Inductor's variants; none again once it has been tried.
+    """The best guess of each engine, then the other variants of each; none again once it has been tried.
 
     On a machine with a GPU the inductor engine times its choices there, without asking whether anybody else is timing
     something: where a GPU is shared, `on_gpu=False` has it choose by rule as it does on a machine without one.
@@ -48,14 +50,17 @@ class CompilerProposer:
         """An engine that cannot express the task is passed over; when none can, the error says why for each."""
         tried = {attempt.candidate.code for attempt in history}
         failures: list[str] = []
-        for engine in self.engines:
-            try:
-                for candidate in _PROPOSE[engine](task, self.timeout_s, self.on_gpu):
-                    if candidate.code not in tried:
-                        tried.add(candidate.code)
-                        yield candidate
-            except ProposerError as error:
-                failures.append(f"{engine}: {error.args[0]}")
+        proposed = {engine: _PROPOSE[engine](task, self.timeout_s, self.on_gpu) for engine in self.engines}
+        for most in (1, None):
+            for engine in tuple(proposed):
+                try:
+                    for candidate in islice(proposed[engine], most):
+                        if candidate.code not in tried:
+                            tried.add(candidate.code)
+                            yield candidate
+                except ProposerError as error:
+                    failures.append(f"{engine}: {error.args[0]}")
+                    del proposed[engine]
         if len(failures) == len(self.engines):
             raise ProposerError("; ".join(failures) if len(failures) > 1 else failures[0].partition(": ")[2])
 
@@ -66,8 +71,16 @@ class CompilerProposer:
 
 
 def _templates(task: Task, timeout_s: float, on_gpu: bool) -> Iterator[Candidate]:
-    found = _ask("autotriton.propose.compiler.templates.engine", _request(task), {"title": task.id}, task, timeout_s)
+    """The engine's own choice first; other ways to write the task only once somebody asks for more."""
+    found = _ask(_TEMPLATES, _request(task), {"title": task.id, "more": "no"}, task, timeout_s)
     yield Candidate(task_id=task.id, code=found["code"], proposer="compiler:templates", choices=found["choices"])
+    try:
+        others = _ask(_TEMPLATES, _request(task), {"title": task.id, "more": "yes"}, task, timeout_s)
+    except ProposerError:  # the first choice stands
+        return
+    for name, other in others.items():
+        proposer = f"compiler:templates:{name}"
+        yield Candidate(task_id=task.id, code=other["code"], proposer=proposer, choices=other["choices"])
 
 
 def _inductor(task: Task, timeout_s: float, on_gpu: bool) -> Iterator[Candidate]:

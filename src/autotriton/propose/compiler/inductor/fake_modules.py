@@ -23,7 +23,7 @@ def convertible_modules() -> Iterator[None]:
     with that of its converted form, which it refuses for fake ones. Here each becomes a new parameter instead; those
     that were shared stay shared.
     """
-    original = nn.Module._apply
+    original: Any = nn.Module._apply
     made: dict[tuple[int, int], tuple[_Convert, Tensor, nn.Parameter]] = {}
 
     def converted(function: _Convert, parameter: nn.Parameter) -> nn.Parameter:
@@ -38,7 +38,7 @@ def convertible_modules() -> Iterator[None]:
         if not any(isinstance(parameter, FakeTensor) for parameter in self._parameters.values()):
             return original(self, fn, recurse)
         for child in self.children() if recurse else ():
-            child._apply(fn)
+            child._apply(fn)  # type: ignore[no-untyped-call]
         for name, parameter in self._parameters.items():
             if parameter is not None:
                 self._parameters[name] = converted(fn, parameter)

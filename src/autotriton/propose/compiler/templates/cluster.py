@@ -14,6 +14,7 @@ import torch.fx
 from autotriton.propose.compiler.templates import gathers
 from autotriton.propose.compiler.templates.axes import Axis, Dims, aligned, flat, refreshed, regrouped, viewed
 from autotriton.propose.compiler.templates.expressions import name_of
+from autotriton.propose.compiler.templates.options import DEFAULT, Options
 from autotriton.propose.compiler.templates.piece import node_at, shape_of
 from autotriton.propose.compiler.templates.views import is_view
 
@@ -63,6 +64,7 @@ class Cluster:
     """The operator a kernel family writes; None for clusters of element-wise operators and reductions."""
     whole: bool = False
     """The family's operator returns a tuple or takes no epilogue."""
+    options: Options = DEFAULT
 
     @property
     def reduced(self) -> tuple[Axis, ...]:
@@ -85,7 +87,7 @@ class Cluster:
     def is_wide(self) -> bool:
         """Few results over many elements: one program per result would leave the GPU idle."""
         rows, columns = (math.prod(axis.size for axis in axes) for axes in (self.kept, self.reduced))
-        return rows < _FEW_ROWS and columns > _MANY_COLUMNS
+        return self.options.split_sums and rows < _FEW_ROWS and columns > _MANY_COLUMNS
 
     def add(self, node: torch.fx.Node, dims: Dims) -> None:
         self.members.append(node)

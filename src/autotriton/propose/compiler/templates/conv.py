@@ -42,7 +42,7 @@ class Convolution:
 
     def render(self, site: Site) -> Piece:
         call = _parsed(site.node)
-        return RENDERERS[path_of(call)](call, site)
+        return RENDERERS[path_of(call, site.options.split_operands)](call, site)
 
 
 RENDERERS: dict[str, Callable[[ConvCall, Site], Piece]] = {
@@ -53,14 +53,15 @@ RENDERERS: dict[str, Callable[[ConvCall, Site], Piece]] = {
 }
 
 
-def path_of(call: ConvCall) -> str:
-    """Which kernel, from the example's sizes."""
+def path_of(call: ConvCall, packed: bool | None = None) -> str:
+    """Which kernel, from the example's sizes; `packed` decides where both ways are possible."""
     if call.dtype is torch.float64 or call.group_channels * call.group_outputs <= _THIN or _is_depthwise(call):
         return "direct"
     if is_pointwise(call):
         deep = call.group_channels > _DEEP and call.group_outputs > _DEEP
-        return "packed" if deep and call.flops > 2 * _HEAVY else "pointwise"
-    return "packed" if call.flops > _HEAVY else "gather"
+        heavy = deep and call.flops > 2 * _HEAVY
+        return "packed" if (heavy if packed is None else packed) else "pointwise"
+    return "packed" if (call.flops > _HEAVY if packed is None else packed) else "gather"
 
 
 def _is_depthwise(call: ConvCall) -> bool:

@@ -133,6 +133,13 @@ def _distances(x: Tensor, y: Tensor, p: float, mode: int | None) -> Tensor:
     return found
 
 
+def _prelu(x: Tensor, weight: Tensor) -> Tensor:
+    """torch's own form is made of operators below aten."""
+    if weight.numel() != 1 and x.dim() > 1 and weight.dim() == 1:
+        weight = weight.reshape([1, -1, *[1] * (x.dim() - 2)])
+    return torch.where(x > 0, x, weight * x)
+
+
 def _log_sigmoid(x: Tensor) -> tuple[Tensor, Tensor]:
     return torch.clamp_max(x, 0) - torch.log1p(torch.exp(-torch.abs(x))), x.new_zeros(0)
 
@@ -146,4 +153,6 @@ _OWN: dict[Any, Callable[..., Any]] = {
     aten._log_softmax.default: _log_softmax,
     aten.log_sigmoid_forward.default: _log_sigmoid,
     aten._cdist_forward.default: _distances,
+    aten.prelu.default: _prelu,
+    aten._prelu_kernel.default: _prelu,
 }

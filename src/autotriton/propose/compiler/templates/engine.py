@@ -6,24 +6,29 @@ import json
 import sys
 import warnings
 from pathlib import Path
+from typing import Any
 
 from autotriton.propose.compiler.inductor.capture import reason
-from autotriton.propose.compiler.inductor.program import refuse_random
+from autotriton.propose.compiler.inductor.program import Unsupported, refuse_random
 from autotriton.propose.compiler.inductor.record import Request
-from autotriton.propose.compiler.templates.export import export
+from autotriton.propose.compiler.templates.export import Exported, export
 from autotriton.propose.compiler.templates.expressions import Inexpressible
-from autotriton.propose.compiler.templates.file import Emitted, emit
+from autotriton.propose.compiler.templates.file import Emitted, emit, written
+from autotriton.propose.compiler.templates.options import VARIANTS
 from autotriton.propose.compiler.templates.sizes import Unreadable
 
 
 def main(request_path: str, answer_path: str) -> None:
     warnings.filterwarnings("ignore")
     text = json.loads(Path(request_path).read_text(encoding="utf-8"))
-    title = text.pop("title")
+    title, more = text.pop("title"), text.pop("more") == "yes"
     request = Request.model_validate(text)
+    answer: dict[str, Any]
     try:
-        found = emitted(request, title)
-        answer = {"code": found.code, "choices": found.choices}
+        if more:
+            answer = {name: _told(found) for name, found in alternatives(request, title).items()}
+        else:
+            answer = _told(emitted(request, title))
     except Inexpressible as error:
         answer = {"error": f"{error} is not supported by the templates"}
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the task's code may raise anything
@@ -32,13 +37,37 @@ def main(request_path: str, answer_path: str) -> None:
 
 
 def emitted(request: Request, title: str) -> Emitted:
+    return _first(request, title)[1]
+
+
+def alternatives(request: Request, title: str) -> dict[str, Emitted]:
+    """The other ways to write the task, by the variant's name: those whose text differs from the ones before."""
+    exported, first = _first(request, title)
+    seen, found = {first.code}, {}
+    for options in VARIANTS:
+        try:
+            other = written(exported, request.source, request.entry, title, request.tf32, options)
+        except (Inexpressible, Unsupported, Unreadable):  # what the first choice avoids
+            continue
+        if other.code not in seen:
+            seen.add(other.code)
+            found[options.name] = other
+    return found
+
+
+def _first(request: Request, title: str) -> tuple[Exported, Emitted]:
     """With symbolic leading dimensions if every kernel can read its sizes off its tensors, else for the example's."""
     try:
         exported = export(request)
         refuse_random(exported.graph)
-        return emit(exported, request.source, request.entry, title, request.tf32)
+        return exported, emit(exported, request.source, request.entry, title, request.tf32)
     except Unreadable:
-        return emit(export(request, symbolic=False), request.source, request.entry, title, request.tf32)
+        exported = export(request, symbolic=False)
+        return exported, emit(exported, request.source, request.entry, title, request.tf32)
+
+
+def _told(found: Emitted) -> dict[str, Any]:
+    return {"code": found.code, "choices": found.choices}
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ from autotriton.propose.compiler.inductor.record import Request
 from autotriton.propose.compiler.templates.decompositions import table
 from autotriton.propose.compiler.templates.expressions import name_of
 from autotriton.propose.compiler.templates.families import family_of
+from autotriton.propose.compiler.templates.traceable import recurrent_shapes, traceable
 
 _MAX_CONSTANT = 256
 _MODEL = "model"
@@ -84,6 +85,11 @@ class _Flat(nn.Module):
 
 def export(request: Request, symbolic: bool = True) -> Exported:
     """With numbers among the inputs live where that works, else fixed at their values."""
+    with traceable():
+        return _export(request, symbolic)
+
+
+def _export(request: Request, symbolic: bool) -> Exported:
     module = load(request)
     model, args, kwargs = _built(request, module)
     bound = bind(model, args, kwargs)
@@ -177,18 +183,23 @@ def _untouched(tensor: Tensor) -> Tensor:
 
 def _exported(flat: _Flat, tensors: tuple[Tensor, ...], symbolic: bool) -> torch.export.ExportedProgram:
     """With symbolic leading dimensions where that works, else as the example is."""
-    leading = tuple({0: torch.export.Dim.AUTO} if symbolic and t.dim() and t.shape[0] > 1 else None for t in tensors)
-    try:
-        program = torch.export.export(flat, tensors, dynamic_shapes=(leading,), strict=False)
-    except Unsupported:
-        raise
-    except Exception:  # noqa: BLE001 - a program that is particular about its sizes fails in as many ways as there are
-        program = torch.export.export(flat, tensors, strict=False)
-    taken_apart: torch.export.ExportedProgram = program.run_decompositions(table())
+    with recurrent_shapes():
+        program = _traced(flat, tensors, symbolic)
+        taken_apart: torch.export.ExportedProgram = program.run_decompositions(table())
     if refused := _refused(taken_apart.graph):
         taken_apart = program.run_decompositions(table(apart=refused))
     _keep_layouts(program, taken_apart)
     return taken_apart
+
+
+def _traced(flat: _Flat, tensors: tuple[Tensor, ...], symbolic: bool) -> torch.export.ExportedProgram:
+    leading = tuple({0: torch.export.Dim.AUTO} if symbolic and t.dim() and t.shape[0] > 1 else None for t in tensors)
+    try:
+        return torch.export.export(flat, tensors, dynamic_shapes=(leading,), strict=False)
+    except Unsupported:
+        raise
+    except Exception:  # noqa: BLE001 - a program that is particular about its sizes fails in as many ways as there are
+        return torch.export.export(flat, tensors, strict=False)
 
 
 def _refused(graph: torch.fx.Graph) -> set[str]:

@@ -283,6 +283,10 @@ def _call_two(function: str) -> Callable[[str, str], str]:
     return lambda x, y: f"{function}({_typed(x)}, {_typed(y)})"
 
 
+def _shift(sign: str) -> Callable[[str, str], str]:
+    return lambda x, y: f"{_typed(x)} {sign} {_typed(y)}"
+
+
 def _binary(sign: str) -> Callable[[str, str], str]:
     return lambda x, y: f"{x} {sign} {y}"
 
@@ -378,6 +382,12 @@ TABLE: dict[str, Callable[..., str]] = {
     "fmax": lambda x, y: f"tl.maximum({x}, {y})",
     "fmin": lambda x, y: f"tl.minimum({x}, {y})",
     "copysign": _call_two("libdevice.copysign"),
+    "erfinv": _call("libdevice.erfinv"),
+    "lgamma": _call("libdevice.lgamma"),
+    "__lshift__": _shift("<<"),
+    "__rshift__": _shift(">>"),
+    "bitwise_left_shift": _shift("<<"),
+    "bitwise_right_shift": _shift(">>"),
 }
 _OF_INTEGERS: dict[str, Callable[..., str]] = {
     "div": _div_integers,

@@ -25,6 +25,7 @@ from autotriton.propose.compiler.templates.families import family_of
 from autotriton.propose.compiler.templates.formula import formula
 from autotriton.propose.compiler.templates.layout import call
 from autotriton.propose.compiler.templates.names import Names, identifier
+from autotriton.propose.compiler.templates.options import DEFAULT, Options
 from autotriton.propose.compiler.templates.piece import Piece, Setting, Site, node_at, shape_of
 from autotriton.propose.compiler.templates.plan import Plan
 from autotriton.propose.compiler.templates.scan_patterns import merge_scans
@@ -56,16 +57,26 @@ class Emitted:
 
 
 def emit(exported: Exported, source: str, entry: str, title: str, tf32: bool) -> Emitted:
+    prepare(exported)
+    return written(exported, source, entry, title, tf32)
+
+
+def prepare(exported: Exported) -> None:
+    """Brings the graph into the form files are written from, once."""
     merge_attention(exported.graph)
     merge_scans(exported.graph)
     simplify(exported)
-    return _File(exported, tf32).emitted(source, entry, title)
+
+
+def written(exported: Exported, source: str, entry: str, title: str, tf32: bool, options: Options = DEFAULT) -> Emitted:
+    """One way to write a prepared graph; the graph stays as it is."""
+    return _File(exported, tf32, options).emitted(source, entry, title)
 
 
 class _File:
-    def __init__(self, exported: Exported, tf32: bool) -> None:
-        self.exported, self.tf32 = exported, tf32
-        self.plan = Plan(exported.graph)
+    def __init__(self, exported: Exported, tf32: bool, options: Options) -> None:
+        self.exported, self.tf32, self.options = exported, tf32, options
+        self.plan = Plan(exported.graph, options)
         titles = [title_of(cluster) for cluster in self.plan.clusters]
         functions = {f"{title}_{number}" for title in titles for number in range(1, titles.count(title) + 1)} | {
             *titles
@@ -127,11 +138,11 @@ class _File:
         assert family is not None
         own = Names(self.exported.sources, _FAMILY_NAMES)
         if cluster.whole:
-            piece = family.render(Site(node, _PLACEHOLDER, None, (), self.tf32))  # type: ignore[arg-type]
+            piece = family.render(Site(node, _PLACEHOLDER, None, (), self.tf32, self.options))  # type: ignore[arg-type]
             return piece, piece.operands
         sizes = family.sizes(node)
         epilogue = FusedEpilogue(cluster, outputs, own, sizes, family_like(node))
-        piece = family.render(Site(node, _PLACEHOLDER, epilogue, sizes, self.tf32))
+        piece = family.render(Site(node, _PLACEHOLDER, epilogue, sizes, self.tf32, self.options))
         return piece, (*piece.operands, *epilogue.nodes)
 
     def _outputs(self, cluster: Cluster) -> list[torch.fx.Node]:

@@ -49,7 +49,7 @@ class MatmulFamily:
 
     def render(self, site: Site) -> Piece:
         product = with_free_names(contraction_of(site.node), site)
-        return render_product(product, site, path_for(product, site.tf32))
+        return render_product(product, site, path_for(product, site.tf32, site.options))
 
 
 def render_product(product: Contraction, site: Site, path: Path) -> Piece:

@@ -13,6 +13,7 @@ import torch
 
 from autotriton.propose.compiler.templates.matmul_contraction import Contraction
 from autotriton.propose.compiler.templates.matmul_presplit import can_presplit
+from autotriton.propose.compiler.templates.options import DEFAULT, Options
 from autotriton.propose.compiler.templates.piece import Setting
 
 PROCESSORS = 132
@@ -94,19 +95,22 @@ class Path(Enum):
     STREAM = "a large matrix split as it is read, times the parts of a small one"
 
 
-def path_for(product: Contraction, tf32: bool) -> Path:
+def path_for(product: Contraction, tf32: bool, options: Options = DEFAULT) -> Path:
     batch, m, n, k = product.shape
     if min(m, n) == 1:
         results = vector_settings(product)[0]["BLOCK_R"]
         few = batch * ceil(max(m, n) / int(results)) < PROCESSORS
-        return Path.VECTOR_SPLIT if few and k >= 8192 else Path.VECTOR
-    if product.dtype is torch.float32 and not tf32:
+        return Path.VECTOR_SPLIT if few and k >= 8192 and options.split_sums else Path.VECTOR
+    if product.dtype is torch.float32 and not tf32 and options.split_operands is not False:
+        if options.split_operands and can_presplit(product):
+            return Path.PRESPLIT
         times = {Path.TILED: _plain_s(product), Path.PRESPLIT: _presplit_s(product), Path.STREAM: _stream_s(product)}
         best = min(times, key=lambda path: times[path])
         if best is not Path.TILED:
             return best
     first = tiled_settings(product, tf32)[0]
-    return Path.TILED_SPLIT if _tiles(product, first) * 2 <= PROCESSORS and k >= 2048 else Path.TILED
+    few = _tiles(product, first) * 2 <= PROCESSORS
+    return Path.TILED_SPLIT if few and k >= 2048 and options.split_sums else Path.TILED
 
 
 def _plain_s(product: Contraction) -> float:

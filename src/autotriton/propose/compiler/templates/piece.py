@@ -13,6 +13,8 @@ from typing import Protocol
 
 import torch.fx
 
+from autotriton.propose.compiler.templates.options import DEFAULT, Options
+
 Setting = dict[str, int | str | bool]
 
 
@@ -94,6 +96,7 @@ class Site:
     takes those among its parameters that `parameters()` does not name already."""
     tf32: bool = False
     """The task permits TF32."""
+    options: Options = DEFAULT
 
 
 @dataclass(frozen=True)

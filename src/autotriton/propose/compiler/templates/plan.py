@@ -21,6 +21,7 @@ from autotriton.propose.compiler.templates.cluster import (
 )
 from autotriton.propose.compiler.templates.expressions import is_pointwise, name_of
 from autotriton.propose.compiler.templates.families import family_of
+from autotriton.propose.compiler.templates.options import DEFAULT, Options
 from autotriton.propose.compiler.templates.piece import node_at, shape_of
 from autotriton.propose.compiler.templates.views import base_of, is_view
 
@@ -30,7 +31,8 @@ _MAX_OPERANDS = 12
 class Plan:
     """Clusters in an order in which they can run."""
 
-    def __init__(self, graph: torch.fx.Graph) -> None:
+    def __init__(self, graph: torch.fx.Graph, options: Options = DEFAULT) -> None:
+        self.options = options
         self.owner: dict[torch.fx.Node, Cluster] = {}
         self.clusters: list[Cluster] = []
         self.needs: dict[Cluster, set[Cluster]] = {}
@@ -117,7 +119,7 @@ class Plan:
         if cluster.family is not None or set(flat(dims)) != set(cluster.axes) or not axes:
             return False
         if not cluster.reduced:
-            trial = Cluster(dims)
+            trial = Cluster(dims, options=self.options)
             trial.reduced = tuple(axes)
             # The results of a wide reduction come from a second kernel, so that nothing else can be in the first.
             return not trial.is_wide or all(cluster.is_full(member) for member in cluster.members)
@@ -128,7 +130,9 @@ class Plan:
 
     def _joined(self, cluster: Cluster, node: torch.fx.Node) -> Dims | None:
         """Dims the element-wise node would have in the cluster; None when it cannot be there."""
-        if cluster.whole or any(self._depends(self.owner.get(base_of(table)), cluster) for table in _tables(node)):
+        if cluster.whole or (cluster.family is not None and not self.options.fused):
+            return None
+        if any(self._depends(self.owner.get(base_of(table)), cluster) for table in _tables(node)):
             return None
         dims = self._broadcast(cluster, node)
         if dims is None:
@@ -199,6 +203,7 @@ class Plan:
         return sorted(dict.fromkeys(found), key=lambda c: (c.family is None and not c.reduced, -order[c]))
 
     def _new(self, cluster: Cluster) -> Cluster:
+        cluster.options = self.options
         self.clusters.append(cluster)
         self.needs[cluster] = set()
         return cluster

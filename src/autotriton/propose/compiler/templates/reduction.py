@@ -35,8 +35,6 @@ from autotriton.propose.compiler.templates.reducers import PRODUCT_HELPER, Reduc
 from autotriton.propose.compiler.templates.sizes import Sizes
 from autotriton.propose.compiler.templates.views import base_of
 
-_WHOLE = 8192
-"""Columns up to which a row is kept in registers."""
 _FEW = 128
 """Columns up to which 64 neighbouring rows are."""
 _ENOUGH = 2 * 132
@@ -64,7 +62,8 @@ def render(cluster: Cluster, operands: Operands, outputs: Sequence[torch.fx.Node
         take_apart(loops)
     work = _Reduction(cluster, operands, names, loops, draft)
     few = _FEW if loops.apart else 64
-    return work.whole() if columns <= _WHOLE and (contiguous or columns <= few) else work.looped(contiguous)
+    held = columns <= cluster.options.whole_columns and (contiguous or columns <= few)
+    return work.whole() if held else work.looped(contiguous)
 
 
 def _value(node: torch.fx.Node) -> torch.Tensor:
