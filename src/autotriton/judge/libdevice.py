@@ -86,6 +86,13 @@ def _gamma(x: float) -> float:
         return math.inf if x > 0 or x == 0 else math.nan
 
 
+def _log_gamma(x: float) -> float:
+    try:
+        return math.lgamma(x)
+    except (OverflowError, ValueError):  # a pole: zero and the negative whole numbers
+        return math.inf
+
+
 def _normcdf_inverse(p: float) -> float:
     if p in (0.0, 1.0):
         return math.copysign(math.inf, p - 0.5)
@@ -141,7 +148,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "fdim": lambda x, y: np.maximum(x - y, 0),
     "erf": _each(math.erf),
     "erfc": _each(math.erfc),
-    "lgamma": _each(math.lgamma),
+    "lgamma": _each(_log_gamma),
     "tgamma": _each(_gamma),
     "erfinv": _each(lambda x: _normcdf_inverse((x + 1) / 2) / math.sqrt(2)),
     "normcdfinv": _each(_normcdf_inverse),

@@ -34,7 +34,7 @@ def _each(names: str, arguments: str, prefix: str = "") -> dict[str, str]:
 UNARY = {
     **_each("neg abs exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal square sin cos tan asin acos atan", "x"),
     **_each("sinh cosh tanh asinh acosh atanh erf erfc sigmoid relu floor ceil trunc round sign sgn logical_not", "x"),
-    **_each("isnan isinf isfinite frac", "x"),
+    **_each("isnan isinf isfinite frac erfinv lgamma", "x"),
     "relu6": "F.relu6(x)",
     "log_sigmoid": "F.logsigmoid(x)",
     "gelu": "F.gelu(x)",
@@ -88,6 +88,10 @@ INTEGERS = {
     **_each("isnan isinf isfinite", "x", "i_"),
     "i_div_floor": "torch.div(x, y, rounding_mode='floor')",
     "i_div_trunc": "torch.div(x, y, rounding_mode='trunc')",
+    "i_bitwise_left_shift": "torch.bitwise_left_shift(x, 3)",
+    "i_bitwise_right_shift": "torch.bitwise_right_shift(x, y.abs() % 8)",
+    "i___lshift__": "x << 3",
+    "i___rshift__": "x >> (y.abs() % 8)",
     "i_pow": "torch.pow(x, 2)",
     "i_clamp": "torch.clamp(x, -3, 3)",
     "i_half": "x * 0.5",
@@ -111,8 +115,8 @@ GROUPS = {
     "bools": (BOOLS, _INTEGER_PAIRS, "x, y"),
 }
 CASES = [(group, name) for group, (entries, _, _) in GROUPS.items() for name in entries]
-ABSOLUTE = {"gelu": 1e-6, "gelu_tanh": 1e-6}
-"""Where 1 + tanh or 1 + erf cancels, as it does in torch's own kernels."""
+ABSOLUTE = {"gelu": 1e-6, "gelu_tanh": 1e-6, "erfinv": 1e-12}
+"""Where 1 + tanh or 1 + erf cancels, as it does in torch's own kernels; and what the interpreter knows of erfinv."""
 OF_THE_TYPE = ("nan_to_num", "hardswish")
 """Where the largest number of the type decides."""
 _COPIES = {"clone", "alias", "lift_fresh_copy", "detach", "copy", "_to_copy"}

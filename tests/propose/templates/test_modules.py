@@ -49,6 +49,11 @@ SAMPLES = {
         "x, w",
         "self.p, self.q = nn.PReLU(6), nn.PReLU()",
     ),
+    "added_products": Sample(
+        "return torch.addmv(v, m, v, beta=0.5, alpha=2), torch.addbmm(m, b, b), torch.addbmm(m, b, b, beta=0)",
+        "torch.randn(16), torch.randn(16, 16), torch.randn(3, 16, 16)",
+        "v, m, b",
+    ),
     "attention": Sample("return F.scaled_dot_product_attention(x, x, x)", "torch.randn(2, 2, 5, 16)"),
     "recurrent": Sample("return self.r(x)[0]", "torch.randn(3, 2, 8)", init="self.r = nn.GRU(8, 8)"),
 }

@@ -133,6 +133,20 @@ def _distances(x: Tensor, y: Tensor, p: float, mode: int | None) -> Tensor:
     return found
 
 
+def _addmv(x: Tensor, matrix: Tensor, vector: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    return _added(x, aten.mm(matrix, vector.unsqueeze(1)).squeeze(1), beta, alpha)
+
+
+def _addbmm(x: Tensor, left: Tensor, right: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    return _added(x, aten.bmm(left, right).sum(0), beta, alpha)
+
+
+def _added(x: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
+    """With `beta=0` not even NaN of `x` counts."""
+    product = product if alpha == 1 else alpha * product
+    return product if beta == 0 else product + (x if beta == 1 else beta * x)
+
+
 def _prelu(x: Tensor, weight: Tensor) -> Tensor:
     """torch's own form is made of operators below aten."""
     if weight.numel() != 1 and x.dim() > 1 and weight.dim() == 1:
@@ -153,6 +167,8 @@ _OWN: dict[Any, Callable[..., Any]] = {
     aten._log_softmax.default: _log_softmax,
     aten.log_sigmoid_forward.default: _log_sigmoid,
     aten._cdist_forward.default: _distances,
+    aten.addmv.default: _addmv,
+    aten.addbmm.default: _addbmm,
     aten.prelu.default: _prelu,
     aten._prelu_kernel.default: _prelu,
 }

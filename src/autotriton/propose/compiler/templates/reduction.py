@@ -36,7 +36,7 @@ from autotriton.propose.compiler.templates.sizes import Sizes
 from autotriton.propose.compiler.templates.views import base_of
 
 _FEW = 128
-"""Columns up to which 64 neighbouring rows are."""
+"""Columns up to which 64 neighbouring rows are kept in registers."""
 _ENOUGH = 2 * 132
 """Programs that keep an H200 busy."""
 _LONG = 64
