@@ -83,3 +83,12 @@ def test_a_package_that_is_missing_is_named():
     with pytest.raises(ModuleNotFoundError) as error:
         sample.emitted()
     assert reason(error.value) == "the task imports no_such_package, which is not installed here"
+
+
+def test_recurrent_nets_are_not_unrolled_to_find_their_shapes(monkeypatch: pytest.MonkeyPatch):
+    def unrolled(*_: Any) -> None:
+        raise AssertionError("unrolled")
+
+    monkeypatch.setattr("torch._decomp.decompositions._rnn_helper", unrolled)
+    sample = Sample("return self.r(x)", "torch.randn(3, 2, 8)", init="self.r = nn.GRU(8, 8, 2)")
+    assert "gru" in sample.emitted().choices

@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch._C import DispatchKey
+from torch._decomp import decomposition_table
 from torch.nn.modules.batchnorm import _BatchNorm
 
 _BATCH_NORM = _BatchNorm.forward
@@ -40,6 +41,7 @@ def recurrent_shapes() -> Iterator[None]:
             kernels = {key: shapes for key in _KEYS if key in operator.py_kernels}
             stack.enter_context(mock.patch.dict(operator.py_kernels, kernels))
             stack.enter_context(mock.patch.object(operator, "_dispatch_cache", {}))
+            stack.enter_context(mock.patch.dict(decomposition_table, {operator: shapes}))
         yield
 
 
