@@ -17,7 +17,7 @@ from typing import Annotated
 import typer
 
 from autotriton import __version__
-from autotriton.cli import bench, doctor, judge, model, optimize, report, train
+from autotriton.cli import bench, data, doctor, judge, model, optimize, report, train
 from autotriton.errors import AutoTritonError
 
 USAGE, INTERNAL, INTERRUPTED = 2, 3, 130
@@ -33,6 +33,7 @@ app.command(name="judge")(judge.judge)
 app.command(name="optimize")(optimize.optimize)
 app.command(name="bench", cls=bench.SuiteOrCompare)(bench.bench)
 app.command(name="report")(report.report)
+app.add_typer(data.app, name="data")
 app.add_typer(train.app, name="train")
 app.add_typer(model.app, name="model")
 app.command(name="doctor")(doctor.doctor)

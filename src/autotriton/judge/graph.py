@@ -61,9 +61,10 @@ class GraphTrace(EagerMode):  # type: ignore[no-untyped-call]
         self._kept.append(tensor)  # an id is only unique while its owner lives
 
 
-def graph_of(program: Program, model: Model, inputs: Inputs) -> dict[str, Any]:
-    """Nodes and results of one forward pass, as JSON values."""
-    trace, taken, given = GraphTrace(), duplicate(model), inputs.clone()
+def graph_of(program: Program, model: Model, inputs: Inputs, *, spent: bool = False) -> dict[str, Any]:
+    """Nodes and results of one forward pass, as JSON values. `spent`: model and inputs are not needed afterwards."""
+    trace = GraphTrace()
+    taken, given = (model, inputs) if spent else (duplicate(model), inputs.clone())
     buffers = list(taken.buffers()) if isinstance(taken, nn.Module) else []
     versions = [buffer._version for buffer in buffers]
     with trace:

@@ -34,7 +34,7 @@ def main(control: socket.socket) -> None:
             return
         loaded = set(sys.modules)
         try:
-            answer = survey(request)
+            answer = outline(request) if request.get("outline") else survey(request)
         except TaskError as error:
             answer = {"refused": "raises", "detail": str(error)}
         except MemoryError:
@@ -72,6 +72,12 @@ def survey(request: dict[str, Any]) -> dict[str, Any]:
         "elements": sum(tensor.numel() for tensor in tensors),
         "graph": graph_of(program, model, inputs),
     }
+
+
+def outline(request: dict[str, Any]) -> dict[str, Any]:
+    """The graph alone, over tensors without memory: a task made for a large GPU has one on any machine."""
+    program = Program(Task.model_validate(request["task"]), "meta")
+    return {"graph": graph_of(program, program.build(0), program.draw(0), spent=True)}
 
 
 def _first_that_runs(

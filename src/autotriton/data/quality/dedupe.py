@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
@@ -17,7 +18,8 @@ _LENGTH = 5
 class Twins:
     """Remembers what it has seen; the first of its kind is kept."""
 
-    def __init__(self, threshold: float = 0.85) -> None:
+    def __init__(self, threshold: float = 0.85, *, by_form: bool = True) -> None:
+        """`by_form` calls programs that differ in names only the same."""
         try:
             self._library: Any = importlib.import_module("datasketch")
         except ImportError:
@@ -26,6 +28,7 @@ class Twins:
             ) from None
         self._near: Any = self._library.MinHashLSH(threshold=threshold, num_perm=_PERMUTATIONS)
         self._forms: set[str] = set()
+        self._by_form = by_form
         self._count = 0
 
     def why(self, source: str) -> str | None:
@@ -33,6 +36,8 @@ class Twins:
         form = digest(source)
         if form is None:
             return "no Python"
+        if not self._by_form:
+            form = hashlib.sha256(source.encode()).hexdigest()
         if form in self._forms:
             return "exact"
         sketch = self._library.MinHash(num_perm=_PERMUTATIONS, seed=1)
@@ -50,9 +55,11 @@ def distinct(
     text: Callable[[AnyRow], str],
     dropped: Callable[[AnyRow, str], None],
     threshold: float = 0.95,
+    *,
+    by_form: bool = True,
 ) -> Iterator[AnyRow]:
     """The rows whose text is new; of the others `dropped` is told why."""
-    twins = Twins(threshold)
+    twins = Twins(threshold, by_form=by_form)
     for row in rows:
         reason = twins.why(text(row))
         if reason is None:

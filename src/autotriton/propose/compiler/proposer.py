@@ -28,7 +28,7 @@ _CAPTURE = "autotriton.propose.compiler.inductor.capture"
 _TEMPLATES = "autotriton.propose.compiler.templates.engine"
 _RUNNING: set[subprocess.Popen[bytes]] = set()
 """Children at work, for whoever must end before they do."""
-_QUIET = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1", "TRITON_INTERPRET": "0"}
+QUIET = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1", "TRITON_INTERPRET": "0"}
 
 
 class CompilerProposer:
@@ -72,10 +72,10 @@ class CompilerProposer:
 
 def _templates(task: Task, timeout_s: float, on_gpu: bool) -> Iterator[Candidate]:
     """The engine's own choice first; other ways to write the task only once somebody asks for more."""
-    found = _ask(_TEMPLATES, _request(task), {"title": task.id, "more": "no"}, task, timeout_s)
+    found = _ask(_TEMPLATES, request_of(task), {"title": task.id, "more": "no"}, task, timeout_s)
     yield Candidate(task_id=task.id, code=found["code"], proposer="compiler:templates", choices=found["choices"])
     try:
-        others = _ask(_TEMPLATES, _request(task), {"title": task.id, "more": "yes"}, task, timeout_s)
+        others = _ask(_TEMPLATES, request_of(task), {"title": task.id, "more": "yes"}, task, timeout_s)
     except ProposerError:  # the first choice stands
         return
     for name, other in others.items():
@@ -89,7 +89,9 @@ def _inductor(task: Task, timeout_s: float, on_gpu: bool) -> Iterator[Candidate]
     failure: ProposerError | None = None
     proposed = 0
     for most in (1, len(VARIANTS)):
-        request = CaptureRequest(**_request(task).model_dump(), on_gpu=on_gpu, skip=skip, most=most, seconds=timeout_s)
+        request = CaptureRequest(
+            **request_of(task).model_dump(), on_gpu=on_gpu, skip=skip, most=most, seconds=timeout_s
+        )
         try:
             found = _captures(request, task, timeout_s)
         except ProposerError as error:
@@ -132,7 +134,7 @@ _PROPOSE: dict[str, Callable[[Task, float, bool], Iterator[Candidate]]] = {
 }
 
 
-def _request(task: Task) -> Request:
+def request_of(task: Task) -> Request:
     return Request(source=task.source, entry=task.entry, mode=task.mode, tf32=task.tf32, import_root=task.import_root)
 
 
@@ -152,7 +154,7 @@ def _ask(module: str, request: Request, more: dict[str, str], task: Task, timeou
 
 def _run_child(module: str, question: Path, answer: Path, folder: str, timeout_s: float) -> str:
     """What went wrong with the child, should it leave no answer."""
-    environment = {**os.environ, **_QUIET, "PYTHONPATH": python_path(), "TORCHINDUCTOR_CACHE_DIR": folder}
+    environment = {**os.environ, **QUIET, "PYTHONPATH": python_path(), "TORCHINDUCTOR_CACHE_DIR": folder}
     command = child_command(module, str(question), str(answer))
     told = Path(folder, "stderr")  # a file, for a compiling process may outlive the child and would keep a pipe open
     with told.open("wb") as stderr:

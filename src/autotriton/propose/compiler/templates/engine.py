@@ -20,20 +20,22 @@ from autotriton.propose.compiler.templates.sizes import Unreadable
 
 def main(request_path: str, answer_path: str) -> None:
     warnings.filterwarnings("ignore")
-    text = json.loads(Path(request_path).read_text(encoding="utf-8"))
-    title, more = text.pop("title"), text.pop("more") == "yes"
-    request = Request.model_validate(text)
-    answer: dict[str, Any]
+    question = json.loads(Path(request_path).read_text(encoding="utf-8"))
+    Path(answer_path).write_text(json.dumps(answered(question)), encoding="utf-8")
+
+
+def answered(question: dict[str, Any]) -> dict[str, Any]:
+    """Code and choices of the engine's own choice, or with `more` those of the others by name; or an error."""
+    title, more = question.pop("title"), question.pop("more", "no") == "yes"
     try:
+        request = Request.model_validate(question)
         if more:
-            answer = {name: _told(found) for name, found in alternatives(request, title).items()}
-        else:
-            answer = _told(emitted(request, title))
+            return {name: _told(found) for name, found in alternatives(request, title).items()}
+        return _told(emitted(request, title))
     except Inexpressible as error:
-        answer = {"error": f"{error} is not supported by the templates"}
+        return {"error": f"{error} is not supported by the templates"}
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the task's code may raise anything
-        answer = {"error": reason(error)}
-    Path(answer_path).write_text(json.dumps(answer), encoding="utf-8")
+        return {"error": reason(error)}
 
 
 def emitted(request: Request, title: str) -> Emitted:

@@ -1,0 +1,1 @@
+"""A data set out of one config: gather, select, propose, verify, finish; each stage resumable, all in one folder."""

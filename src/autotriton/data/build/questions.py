@@ -1,0 +1,72 @@
+"""Rows out of tasks and answers. A question's wording is drawn by the row's name: it is the same every time."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from autotriton.data.build.config import BuildConfig
+from autotriton.data.build.selecting import hardness
+from autotriton.data.pairs import wording
+from autotriton.data.records import GatheredTask, SourceKind
+from autotriton.data.rows import Example, TaskRow
+from autotriton.types import Verdict
+
+
+def task_row(row: GatheredTask, config: BuildConfig) -> TaskRow:
+    """A question without an answer: the program is always given."""
+    draw = Random(f"{config.seed}:question:{row.task.hash}")
+    return TaskRow(**_about(row), id=row.task.id, prompt=wording.rewrite(row.task, draw), style="module")
+
+
+def example(
+    row: GatheredTask,
+    config: BuildConfig,
+    *,
+    name: str,
+    route: str,
+    code: str,
+    completion: str,
+    formulas: tuple[str, ...],
+    verdict: Verdict,
+) -> Example:
+    draw = Random(f"{config.seed}:question:{name}")
+    prompt, style = None, "prose"
+    if draw.random() < config.propose.prose:
+        prompt = wording.prose(row.task, list(formulas), draw)
+    if prompt is None:
+        prompt, style = wording.rewrite(row.task, draw), "module"
+    errors = [check.max_error for check in verdict.checks if check.max_error is not None]
+    return Example(
+        **_about(row),
+        id=name,
+        prompt=prompt,
+        style=style,
+        completion=completion,
+        code=code,
+        route=route,
+        policy=verdict.policy.value,
+        tier=verdict.tier.value,
+        judge_version=verdict.judge_version,
+        cases=len(verdict.checks),
+        max_error=max(errors, default=None),
+        kernels=len(verdict.kernels),
+    )
+
+
+def _about(row: GatheredTask) -> dict[str, Any]:
+    origin = row.kind.value
+    if row.kind is SourceKind.HARVEST:
+        origin = f"harvest:{row.origin.split()[0]}"  # package and version; the task's own text names the file
+    return {
+        "source": row.task.source,
+        "entry": row.task.entry,
+        "mode": row.task.mode,
+        "origin": origin,
+        "licence": row.licence,
+        "ops": row.ops,
+        "families": row.families,
+        "depth": row.depth,
+        "difficulty": hardness(row),
+        "graph": row.graph,
+    }

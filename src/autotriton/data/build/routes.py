@@ -1,0 +1,46 @@
+"""Who writes answers to a task: the routes of a config, and which tasks each is asked about."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from autotriton.data.build.config import BuildConfig, LanguageModelPart
+from autotriton.data.quality.split import unit
+from autotriton.types import Task
+
+TEMPLATES, INDUCTOR = "templates", "inductor"
+
+
+def distilled(part: LanguageModelPart) -> str:
+    return f"distilled:{part.model.rpartition('/')[2]}"
+
+
+def own(part: LanguageModelPart) -> str:
+    return f"model:{Path(part.path).name}"
+
+
+def routes(task_hash: str, config: BuildConfig) -> list[str]:
+    """The templates always; the others by a share the task's hash decides."""
+    propose = config.propose
+    shares = {
+        INDUCTOR: propose.inductor_share,
+        distilled(propose.distil): propose.distil.share,
+        own(propose.own): propose.own.share,
+    }
+    chosen = [route for route, share in shares.items() if unit(f"{config.seed}:{route}:{task_hash}") < share]
+    return [TEMPLATES, *chosen]
+
+
+def settings(part: LanguageModelPart, seed: int) -> dict[str, Any]:
+    """As the language model proposers take them."""
+    values: dict[str, Any] = {
+        **part.model_dump(include={"samples", "turns", "temperature", "max_tokens", "timeout_s"}),
+        "seed": seed,
+    }
+    return values | {name: Path(path) for name in ("template", "refine_template") if (path := getattr(part, name))}
+
+
+def shard_of(task: Task, shards: int) -> int:
+    """Which of several machines a task belongs to."""
+    return int(task.hash, 16) % shards

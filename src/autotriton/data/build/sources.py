@@ -1,0 +1,37 @@
+"""Drafts of every source a config names, in a fixed order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from autotriton.data import opinfo
+from autotriton.data.build.config import BuildConfig
+from autotriton.data.harvest import harvest
+from autotriton.data.harvest.harvesting import Asker, Report
+from autotriton.data.records import Draft
+from autotriton.data.synth import stream
+from autotriton.errors import UsageError
+
+
+def drafts(config: BuildConfig, report: Report) -> Iterator[Draft]:
+    """Synthesis first: it is the largest and needs nothing but a seed."""
+    if config.synth.count:
+        yield from stream(config.synth.seed, config.synth.count, scale=config.synth.scale)
+    if config.opinfo.per_operator:
+        chosen = config.opinfo
+        yield from opinfo.drafts(
+            per_operator=chosen.per_operator, dtypes=chosen.dtypes, only=chosen.only, seed=config.seed
+        )
+    if config.harvest.folders:
+        yield from harvest(config.harvest.folders, report, ask=_asker(config))
+
+
+def _asker(config: BuildConfig) -> Asker | None:
+    if not config.harvest.endpoint:
+        return None
+    from autotriton.data.harvest.asking import EndpointAsker
+
+    url, _, model = config.harvest.endpoint.partition("#")
+    if not model:
+        raise UsageError(f"harvest.endpoint {config.harvest.endpoint!r} names no model", hint="write URL#MODEL")
+    return EndpointAsker(url, model)
