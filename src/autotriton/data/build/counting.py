@@ -32,7 +32,7 @@ def describe(sft: Sequence[Example], rl: Sequence[TaskRow], held_out: Sequence[T
     return found
 
 
-def spread(values: Sequence[int]) -> dict[str, float] | None:
+def spread(values: Sequence[int]) -> dict[str, int] | None:
     """Median, and the values a tenth and nine tenths lie below."""
     if not values:
         return None

@@ -59,8 +59,7 @@ def _jsonl(rows: Sequence[TaskRow], name: str, out: Path) -> Path:
 
 
 def _verl(rows: Sequence[TaskRow], name: str, out: Path) -> Path:
-    import pyarrow as arrow
-
+    arrow = tables.library("pyarrow")
     split = "test" if name == "held_out" else "train"
     path = out / f"{name}.parquet"
     table = arrow.Table.from_pylist([verl_row(row, split, number) for number, row in enumerate(rows)])

@@ -17,13 +17,13 @@ AnyRow = TypeVar("AnyRow", bound=TaskRow)
 
 
 def write(rows: Sequence[TaskRow], kind: type[TaskRow], path: Path) -> None:
-    arrow, parquet = _library("pyarrow"), _library("pyarrow.parquet")
+    arrow, parquet = library("pyarrow"), library("pyarrow.parquet")
     table = arrow.Table.from_pylist([row.model_dump(mode="json") for row in rows], schema=_schema(kind, arrow))
     write_table(table, path, parquet)
 
 
 def write_table(table: Any, path: Path, parquet: Any = None) -> None:
-    parquet = parquet or _library("pyarrow.parquet")
+    parquet = parquet or library("pyarrow.parquet")
     new = path.with_name(path.name + ".new")
     with clear(path):
         parquet.write_table(table, new, compression="zstd", compression_level=19)
@@ -35,7 +35,7 @@ def read(folder: Path, name: str, kind: type[AnyRow]) -> list[AnyRow]:
     path = folder / f"{name}.parquet"
     if not path.is_file():
         raise UsageError(f"{folder} holds no {name}.parquet", hint="name a data set made by `autotriton data build`")
-    parquet = _library("pyarrow.parquet")
+    parquet = library("pyarrow.parquet")
     try:
         values = parquet.read_table(path).to_pylist()
         return [kind.model_validate(row) for row in values]
@@ -63,7 +63,7 @@ def _type(hint: Any, arrow: Any) -> Any:
     return arrow.float64() if hint is float else arrow.string()
 
 
-def _library(name: str) -> Any:
+def library(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError:
