@@ -5,14 +5,19 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import socket
 import subprocess
 import sys
+import time
+import urllib.request
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+_START_S = 120
 OFFLINE = {**os.environ, "HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}
 
 
@@ -64,3 +69,34 @@ def small_model(tmp_path_factory: pytest.TempPathFactory) -> SmallModel:
         cheat=cheat.read_text(encoding="utf-8"),
         kernel=kernel.read_text(encoding="utf-8"),
     )
+
+
+@pytest.fixture(scope="session")
+def server(small_model: SmallModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of `transformers serve`, up and with the model loaded."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    log = tmp_path_factory.mktemp("serve") / "log"
+    command = [sys.executable, "-c", "from transformers.cli.transformers import main; main()", "serve"]
+    command += [str(small_model.folder), "--host", "127.0.0.1", "--port", str(port), "--device", "cpu"]
+    with log.open("wb") as out:
+        process = subprocess.Popen(command, env=OFFLINE, stdout=out, stderr=subprocess.STDOUT)
+    try:
+        _wait(process, f"http://127.0.0.1:{port}/health", log)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _wait(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
+    deadline = time.monotonic() + _START_S
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            with urllib.request.urlopen(url, timeout=5) as answer:
+                if answer.status == 200:
+                    return
+        except OSError:
+            time.sleep(0.2)
+    pytest.fail(f"the server did not start: {log.read_text(errors='replace')[-2000:]}")

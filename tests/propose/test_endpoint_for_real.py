@@ -3,13 +3,6 @@ real judge: the first answer is a cheat, the judge says so, the second is a kern
 """
 
 import importlib.util
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -22,39 +15,6 @@ pytestmark = [pytest.mark.interp, pytest.mark.slow]
 NEEDED = ("openai", "transformers", "fastapi", "uvicorn", "accelerate")
 if missing := [package for package in NEEDED if importlib.util.find_spec(package) is None]:
     pytest.skip(f"needs {', '.join(missing)}", allow_module_level=True)
-
-_START_S = 120
-
-
-@pytest.fixture(scope="module")
-def server(small_model, offline, tmp_path_factory) -> Iterator[str]:
-    """The URL of `transformers serve`, up and with the model loaded."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    log = tmp_path_factory.mktemp("serve") / "log"
-    command = [sys.executable, "-c", "from transformers.cli.transformers import main; main()", "serve"]
-    command += [str(small_model.folder), "--host", "127.0.0.1", "--port", str(port), "--device", "cpu"]
-    with log.open("wb") as out:
-        process = subprocess.Popen(command, env=offline, stdout=out, stderr=subprocess.STDOUT)
-    try:
-        _wait(process, f"http://127.0.0.1:{port}/health", log)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.kill()
-        process.wait()
-
-
-def _wait(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
-    deadline = time.monotonic() + _START_S
-    while time.monotonic() < deadline and process.poll() is None:
-        try:
-            with urllib.request.urlopen(url, timeout=5) as answer:
-                if answer.status == 200:
-                    return
-        except OSError:
-            time.sleep(0.2)
-    pytest.fail(f"the server did not start: {log.read_text(errors='replace')[-2000:]}")
 
 
 @pytest.fixture(autouse=True)

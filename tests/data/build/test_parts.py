@@ -16,6 +16,7 @@ from autotriton.data.build.building import build
 from autotriton.data.build.capping import capped, largest
 from autotriton.data.build.config import BuildConfig
 from autotriton.data.build.folder import Folder, Lines
+from autotriton.data.build.forming import Wish, formed
 from autotriton.data.build.records import Proposal
 from autotriton.data.build.selecting import select
 from autotriton.data.gather import GatherOptions, gather, gathered
@@ -23,7 +24,7 @@ from autotriton.data.records import Draft, SourceKind
 from autotriton.errors import PrerequisiteError, ProposerError, UsageError
 from autotriton.judge.processes import Processes
 from autotriton.propose.compiler.serving import TemplatesServer
-from autotriton.types import Task
+from autotriton.types import Candidate, Task
 
 ROOT = Path(__file__).resolve().parents[3]
 VALUES = {"name": "x", "synth": {"count": 5}, "finish": {"pairs": 5, "rl": 5, "held_out": 5}}
@@ -175,3 +176,14 @@ def test_a_benchmarks_twin_is_removed_whatever_it_looks_like(tmp_path):
     chosen, removed = select(list(gathered(tmp_path / "tasks")), config, kept)
     assert [row.task.task.id for row in chosen] == ["other"]
     assert [(row.row, row.reason, row.detail) for row in removed] == [("twin", "benchmark: graph", "1_Twin.py")]
+
+
+def test_forms_are_the_same_from_one_process_or_several():
+    code = (ROOT / "examples" / "softmax_triton.py").read_text(encoding="utf-8")
+    candidates = [Candidate(task_id=str(number), code=f"{code}\n# {number}\n") for number in range(33)]
+    wishes = [Wish(candidate, 2, "1") for candidate in [*candidates, Candidate(task_id="x", code="def (")]]
+    several, one = formed(wishes, 2), formed(wishes, 1)
+    assert several == one
+    assert isinstance(several[-1], str)
+    assert several[-1].startswith("SyntaxError")
+    assert all(form.code in form.completion for forms in several[:-1] for form in forms)

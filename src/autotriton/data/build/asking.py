@@ -6,7 +6,6 @@ question; what it refused is counted here already and not proposed.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -23,29 +22,35 @@ from autotriton.propose.model import ModelProposer
 from autotriton.types import Attempt, Candidate, Verdict
 
 Record = Callable[[Proposal], None]
+_SERVER = ": endpoint failed"
 _MOST_FAILURES = 20
 """Tasks in a row a server may fail on before it counts as down: the others are left for another day."""
 
 
-def distil(tasks: Sequence[Selected], config: BuildConfig, record: Record, workers: int) -> None:
+def distil(tasks: Sequence[Selected], config: BuildConfig, record: Record, workers: int) -> list[str]:
+    """Returns what kept the server from answering, task by task: those are asked again on resume."""
     part = config.propose.distil
     proposer = EndpointProposer(part.url, part.model, **routes.settings(part, config.seed))
     route = routes.distilled(part)
-    mutex, in_a_row = threading.Lock(), 0
+    failed: list[str] = []
+    in_a_row = 0
     with Judge(options(config)) as judge, ThreadPoolExecutor(max(1, workers)) as pool:
-        coming = {pool.submit(_answers, proposer, judge, task, route, part.turns): task for task in tasks}
+        coming = [pool.submit(_answers, proposer, judge, task, route, part.turns) for task in tasks]
         for future in as_completed(coming):
             proposal = future.result()
-            with mutex:
-                in_a_row = in_a_row + 1 if proposal.failure.endswith(": endpoint failed") else 0
+            if not proposal.failure.endswith(_SERVER):
+                in_a_row = 0
+                record(proposal)
+                continue
+            in_a_row += 1
+            failed.append(proposal.detail)
             if in_a_row >= _MOST_FAILURES:
                 pool.shutdown(wait=True, cancel_futures=True)
                 raise ProposerError(
                     f"the endpoint {proposer.url} failed {in_a_row} times in a row: {proposal.detail}",
                     hint="start again when it answers: what it gave so far stays",
                 )
-            if not proposal.failure.endswith(": endpoint failed"):
-                record(proposal)  # a failure of the server's is not the task's: it is asked again on resume
+    return failed
 
 
 def reject_sample(tasks: Sequence[Selected], config: BuildConfig, record: Record) -> None:
@@ -75,13 +80,17 @@ def _answers(proposer: Proposer, judge: Judge, chosen: Selected, route: str, tur
             verdict = _verdict(judge, chosen, candidate) if turns > 1 else None
             history.append(Attempt(run_id=route, task=task, candidate=candidate, verdict=verdict))
         if trouble and not history:
-            return Proposal(task_hash=chosen.key, route=route, failure=f"{route}: endpoint failed", detail=trouble)
+            return Proposal(task_hash=chosen.key, route=route, failure=f"{route}{_SERVER}", detail=trouble)
         if trouble or not coming:
             break
-    good = [
-        attempt.candidate for attempt in history if attempt.verdict is None or attempt.verdict.accepted or turns == 1
-    ]
-    return _of(chosen.key, route, good, time.monotonic() - started)
+    good = [attempt.candidate for attempt in history if attempt.verdict is None or attempt.verdict.accepted]
+    made = _of(chosen.key, route, good, time.monotonic() - started)
+    if made.failure and any(attempt.candidate.code.strip() for attempt in history):
+        last = history[-1].verdict
+        return made.model_copy(
+            update={"failure": f"{route}: refused by the judge", "detail": last.message[:400] if last else ""}
+        )
+    return made
 
 
 def _coming(proposer: Proposer, chosen: Selected, history: Sequence[Attempt]) -> tuple[list[Candidate], str]:

@@ -45,7 +45,9 @@ def propose(
     part = folder.config.propose
     asked = [job.chosen for job in jobs if job.route == routes.distilled(part.distil) and part.distil.share]
     if asked:
-        distil(asked, folder.config, record, workers)
+        failed = distil(asked, folder.config, record, workers)
+        if failed:
+            progress.notes.append(f"the endpoint failed on {len(failed)} tasks, to be asked again: {failed[0]}")
     sampled = [job.chosen for job in jobs if job.route == routes.own(part.own) and part.own.share]
     if sampled:
         reject_sample(sampled, folder.config, record)

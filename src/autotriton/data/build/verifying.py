@@ -5,6 +5,7 @@ Needs nothing but the folder, so that proposals made on one machine are verified
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,10 +13,10 @@ from dataclasses import dataclass
 from autotriton.data.build import judging, routes
 from autotriton.data.build.config import BuildConfig
 from autotriton.data.build.folder import Folder
+from autotriton.data.build.forming import Wish, formed
 from autotriton.data.build.progress import Progress, Watcher
 from autotriton.data.build.questions import example
-from autotriton.data.build.records import Judged, Proposal, Selected, answer_key
-from autotriton.data.pairs.answers import forms
+from autotriton.data.build.records import Judged, Selected, answer_key
 from autotriton.judge.pool import Judgement, judge_many
 from autotriton.types import Candidate, Task
 
@@ -56,7 +57,7 @@ def verify(
     done = {judged.key for judged in folder.judged}
     progress = Progress("verify", before=len(done))
     waiting: list[Answer] = []
-    for answer in _answers(folder, shard):
+    for answer in _answers(folder, shard, workers or os.cpu_count() or 1):
         if isinstance(answer, Judged):
             if answer.key not in done:
                 _record(folder, answer, progress, watch)
@@ -71,39 +72,38 @@ def verify(
     return progress
 
 
-def answers_of(chosen: Selected, proposal: Proposal, config: BuildConfig) -> Iterator[Answer | Judged]:
-    """The forms of what a route proposed; of a candidate nothing true can be said about, why."""
-    for candidate in proposal.candidates:
-        if candidate.completion is not None:  # a language model's own words
-            yield Answer(chosen, proposal.route, candidate.id, 0, candidate.code, candidate.completion)
-            continue
-        count = config.propose.forms if proposal.route == routes.TEMPLATES else 1
-        try:
-            made = forms(candidate, count, str(config.seed))
-        except Exception as error:  # noqa: BLE001 - reads any program's tree; one it cannot read costs itself only
-            yield _formless(chosen, proposal.route, candidate, error)
-            continue
-        for number, form in enumerate(made):
-            yield Answer(chosen, proposal.route, candidate.id, number, form.code, form.completion, form.formulas)
-
-
-def _answers(folder: Folder, shard: tuple[int, int]) -> Iterator[Answer | Judged]:
+def _answers(folder: Folder, shard: tuple[int, int], workers: int) -> Iterator[Answer | Judged]:
+    """Every form of what the routes proposed; of a candidate nothing true can be said about, why."""
     which, shards = shard
     tasks = {chosen.key: chosen for chosen in folder.selected}
+    compiled: list[tuple[Selected, str, Candidate]] = []
     for proposal in folder.proposals:
         chosen = tasks.get(proposal.task_hash)
-        if chosen is not None and routes.shard_of(chosen.task.task, shards) == which:
-            yield from answers_of(chosen, proposal, folder.config)
+        if chosen is None or routes.shard_of(chosen.task.task, shards) != which:
+            continue
+        for candidate in proposal.candidates:
+            if candidate.completion is not None:  # a language model's own words
+                yield Answer(chosen, proposal.route, candidate.id, 0, candidate.code, candidate.completion)
+            else:
+                compiled.append((chosen, proposal.route, candidate))
+    seed, most = str(folder.config.seed), folder.config.propose.forms
+    wishes = [Wish(candidate, most if route == routes.TEMPLATES else 1, seed) for _, route, candidate in compiled]
+    for (chosen, route, candidate), made in zip(compiled, formed(wishes, workers), strict=True):
+        if isinstance(made, str):
+            yield _formless(chosen, route, candidate, made)
+            continue
+        for number, form in enumerate(made):
+            yield Answer(chosen, route, candidate.id, number, form.code, form.completion, form.formulas)
 
 
-def _formless(chosen: Selected, route: str, candidate: Candidate, error: Exception) -> Judged:
+def _formless(chosen: Selected, route: str, candidate: Candidate, why: str) -> Judged:
     return Judged(
         task_hash=chosen.key,
         route=route,
         candidate=candidate.id,
         form=0,
         outcome=NO_FORM,
-        message=f"{type(error).__name__}: {' '.join(str(error).split())[:300]}",
+        message=why,
     )
 
 
