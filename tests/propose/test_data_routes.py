@@ -16,7 +16,7 @@ from autotriton.data.build.verifying import verify
 from autotriton.data.records import Difficulty, GatheredTask, SourceKind
 from autotriton.tasks.source import load
 
-pytestmark = [pytest.mark.interp, pytest.mark.slow]
+pytestmark = [pytest.mark.interp, pytest.mark.slow, pytest.mark.timeout(600)]
 NEEDED = ("openai", "transformers", "fastapi", "uvicorn", "accelerate")
 if missing := [package for package in NEEDED if importlib.util.find_spec(package) is None]:
     pytest.skip(f"needs {', '.join(missing)}", allow_module_level=True)

@@ -17,7 +17,8 @@ from autotriton.data.quality.split import TEACH
 from autotriton.data.rows import Example, TaskRow
 from autotriton.errors import UsageError
 
-pytestmark = [pytest.mark.interp, pytest.mark.slow]
+# The first test waits for the whole build: minutes on a machine that is busy.
+pytestmark = [pytest.mark.interp, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def _texts(folder: Path) -> dict[str, list[tuple[str, ...]]]:

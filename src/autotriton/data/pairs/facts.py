@@ -72,9 +72,19 @@ def facts(code: str) -> Facts:
         kernels=tuple(_kernel(node) for name, node in kernels.items() if name in launched),
         launches=launches,
         helpers=tuple(name for name in kernels if name not in launched),
-        reads_shapes=".shape" in code or ".numel()" in code,
+        reads_shapes=_reads_shapes(tree),
         allocations=sum(_calls(node) in _ALLOCATIONS for node in ast.walk(tree)),
         parameters=tuple(_parameters(functions)),
+    )
+
+
+def _reads_shapes(tree: ast.Module) -> bool:
+    """Sizes are computed with; a guard that only compares them with the ones the file was made for does not count."""
+    guards = [node for node in ast.walk(tree) if isinstance(node, ast.Compare | ast.Assert)]
+    guarded = {id(inner) for guard in guards for inner in ast.walk(guard)}
+    return any(
+        isinstance(node, ast.Attribute) and node.attr in ("shape", "numel") and id(node) not in guarded
+        for node in ast.walk(tree)
     )
 
 
