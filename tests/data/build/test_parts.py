@@ -147,6 +147,7 @@ def test_the_engine_that_stays_survives_what_tasks_do(templates):
     with pytest.raises(ProposerError, match="not supported"):
         templates("return torch.linalg.svdvals(x)")
     assert templates("print('noise', flush=True); return torch.relu(x) + 1") != ""
+    assert ".reshape()" not in templates("return x.sum((0, 1), keepdim=True).reshape(())")
     with pytest.raises(ProposerError, match="was stopped after 4 s"):
         templates("while True: pass")
     with pytest.raises(ProposerError, match="ended with code 7"):
