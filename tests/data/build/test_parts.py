@@ -66,6 +66,12 @@ def test_a_build_without_benchmarks_to_keep_out_is_refused(tmp_path):
         list(build(checked(BuildConfig, VALUES), tmp_path / "build"))
 
 
+def test_a_harvest_folder_that_is_missing_is_one_line(tmp_path):
+    values = {**VALUES, "select": {"decontaminate": False}, "harvest": {"folders": [str(tmp_path / "nowhere")]}}
+    with pytest.raises(UsageError, match=r"harvest.folders: .*nowhere is not a folder"):
+        list(build(checked(BuildConfig, values), tmp_path / "build"))
+
+
 def test_stages_need_those_before_them(tmp_path, capsys):
     config = tmp_path / "c.toml"
     config.write_text('name = "x"\n[synth]\ncount = 2\n[finish]\npairs = 1\nrl = 1\nheld_out = 1\n', encoding="utf-8")

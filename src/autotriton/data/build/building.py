@@ -123,6 +123,9 @@ def _gather(folder: Folder, machine: Machine, watch: Watcher) -> Progress:
         return progress
     config = folder.config
     _need_benchmarks(config, machine)
+    for package in config.harvest.folders:  # now, not after hours of synthesis
+        if not Path(package).is_dir():
+            raise UsageError(f"harvest.folders: {package} is not a folder", hint="name unpacked packages")
     report = Report()
     options = GatherOptions(
         seed=config.seed,
