@@ -21,7 +21,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Without `--all`, further cases (marker `extra`) are left out: the suite stays below fifteen minutes on two cores."""
+    """Without `--all`, further cases (marker `extra`) are left out: the suite stays below fifteen minutes."""
     if config.getoption("--all"):
         return
     left_out = [item for item in items if item.get_closest_marker("extra")]

@@ -89,6 +89,7 @@ def test_a_servers_refined_answer_becomes_a_row_with_its_own_words(make, server,
     assert rows["templates"].code != row.code
 
 
+@pytest.mark.extra
 def test_what_an_own_model_says_is_rejected_or_kept_by_the_judge(make, small_model):
     part = _language_model(small_model, path=str(small_model.folder))  # asked once, it cheats
     with make(own=part) as folder:
