@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -128,13 +127,10 @@ def test_without_a_sandbox_there_is_a_warning(judge):
         (["softmax.py"], "CANDIDATE"),
     ],
 )
-def test_a_wrong_call_is_exit_2_in_one_line_and_at_once(autotriton, args, words):
-    started = time.monotonic()
+def test_a_wrong_call_is_exit_2_in_one_line(autotriton, args, words):
     code, out, err = autotriton("judge", *args)
     assert (code, out) == (USAGE, "")
     one_line(err, words)
-    # Importing torch alone takes longer than this on a free machine; leave room for a busy one.
-    assert time.monotonic() - started < 10
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -20,17 +19,14 @@ def judge_args(examples):
 
 
 @pytest.mark.parametrize("verb", ["judge", "optimize"])
-def test_help_answers_without_torch_and_at_once(verb):
+def test_help_answers_without_torch(verb):
     code = (
         f"import sys; from autotriton.cli.main import main; code = main(['{verb}', '--help']);"
         "sys.exit(code or 'torch' in sys.modules or 'triton' in sys.modules)"
     )
-    start = time.monotonic()
     child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert child.returncode == 0
     assert "--policy" in child.stdout
-    # 0.35 s on a quiet machine; the bound leaves room for a busy one and still catches a torch import.
-    assert time.monotonic() - start < 3
 
 
 def test_module_and_command_are_the_same():
