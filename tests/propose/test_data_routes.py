@@ -101,6 +101,7 @@ def test_what_an_own_model_says_is_rejected_or_kept_by_the_judge(make, small_mod
     assert refused.example is None
 
 
+@pytest.mark.extra
 def test_a_server_that_is_not_there_is_one_line_and_loses_nothing(make, small_model):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

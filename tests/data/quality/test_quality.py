@@ -63,7 +63,7 @@ def test_names_comments_and_annotations_do_not_matter_but_numbers_and_operators_
 def test_one_of_each_is_kept() -> None:
     reasons: list[tuple[str, str]] = []
     texts = [PROGRAM, RENAMED, PROGRAM.replace("randn(8, 32)", "randn(9, 32)"), "x = 1\n", "no python ("]
-    kept = list(distinct(texts, str, lambda text, reason: reasons.append((text, reason))))
+    kept = list(distinct(texts, str, lambda text, reason: reasons.append((text, reason)), threshold=0.7))
     assert kept == [PROGRAM, "x = 1\n"]
     assert [reason for _, reason in reasons] == ["exact", "near", "no Python"]
 

@@ -43,7 +43,7 @@ EVERYWHERE: dict[str, list[str]] = {
     "torch._inductor.runtime.triton_helpers": ["set_driver_to_gpu"],
     "torch._inductor.runtime.triton_heuristics": ["cached_autotune", "GridExpr.from_meta", "CachingAutotuner"],
     "torch._inductor.select_algorithm": ["AlgorithmSelectorCache.__call__", "TritonTemplateCaller"],
-    "torch._subclasses.fake_tensor": ["FakeTensorMode"],
+    "torch._subclasses.fake_tensor": ["FakeTensor", "FakeTensorMode"],
     "torch.fx.experimental.proxy_tensor": ["make_fx"],
     "torch.nn.attention.flex_attention": ["BlockMask.from_kv_blocks", "BlockMask.as_tuple"],
     "torch.utils._pytree": ["tree_flatten", "tree_unflatten", "tree_flatten_with_path"],

@@ -130,12 +130,21 @@ SAMPLES = {
 }
 
 
+MORE = frozenset(
+    ("concatenated", "ranges", "merged", "upsampled", "losses", "outer", "distances", "looped_columns", "large_images",
+     "special_looped", "special_parts", "large_integers")
+)  # fmt: skip
+
+
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return run_all(SAMPLES, tmp_path_factory.mktemp("files"))
+def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    wanted = {name: sample for name, sample in SAMPLES.items() if request.config.getoption("--all") or name not in MORE}
+    return run_all(wanted, tmp_path_factory.mktemp("files"))
 
 
-@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.extra) if name in MORE else name for name in SAMPLES]
+)
 def test_the_file_returns_what_torch_returns(results: dict[str, Any], name: str):
     assert not isinstance(results[name], str), results[name]
     assert len(results[name]) == 1 + len(SAMPLES[name].more)
