@@ -49,6 +49,7 @@ RENAMED = (
     .replace("SIZE", "WIDTH")
     .replace(": torch.Tensor) -> torch.Tensor", ")")
 )
+DEEP = "x = " + "-" * 3000 + "1\n"
 OTHER = PROGRAM.replace("torch.relu", "torch.tanh")
 
 
@@ -58,6 +59,7 @@ def test_names_comments_and_annotations_do_not_matter_but_numbers_and_operators_
     assert digest(OTHER) != digest(PROGRAM)
     assert digest(PROGRAM.replace("64", "65")) != digest(PROGRAM)
     assert digest("def (") is None
+    assert digest(DEEP) is None
 
 
 def test_one_of_each_is_kept() -> None:
@@ -115,6 +117,7 @@ def get_init_inputs():
     return [32]
 """
     assert benchmarks.find("row", harmless, "def") is None
+    assert benchmarks.find("row", DEEP) is None, "what cannot be walked costs itself only"
 
 
 def test_reading_a_checkout(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ _LENGTH = 12
 _OVERLAP = 0.6
 _LEAST_WORDS = 30
 """Programs with fewer runs of words than this are told apart by form and graph alone: all short programs are alike."""
+_LEAST_CHARACTERS = 300
 _BOILERPLATE = ("get_inputs", "get_init_inputs")
 
 
@@ -95,29 +96,25 @@ def read(roots: Iterable[Path]) -> Benchmarks:
 
 def core(source: str) -> str:
     """Without what every task has: imports and the functions that make inputs."""
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError):
-        return source
-    kept = [
-        node
-        for node in tree.body
-        if not isinstance(node, ast.Import | ast.ImportFrom) and getattr(node, "name", "") not in _BOILERPLATE
-    ]
-    return "\n".join(ast.unparse(node) for node in kept)
+    kept = [text for node, text in _parts(source) if not isinstance(node, ast.Import | ast.ImportFrom)]
+    return "\n".join(kept) if kept else source
 
 
 def pieces(source: str) -> Iterator[str]:
     """Its classes and functions that compute something, each by itself; short ones are everybody's."""
+    for node, text in _parts(source):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and len(text) >= _LEAST_CHARACTERS:
+            yield text
+
+
+def _parts(source: str) -> list[tuple[ast.stmt, str]]:
+    """What stands at the top level, but for the functions that make inputs; nothing of what cannot be walked."""
     try:
         tree = ast.parse(source)
-    except (SyntaxError, ValueError):
-        return
-    for node in tree.body:
-        if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name not in _BOILERPLATE:
-            text = ast.unparse(node)
-            if len(text) >= 300:
-                yield text
+        kept = [node for node in tree.body if getattr(node, "name", "") not in _BOILERPLATE]
+        return [(node, ast.unparse(node)) for node in kept]
+    except (SyntaxError, ValueError, RecursionError):
+        return []
 
 
 def _text(path: Path) -> str | None:

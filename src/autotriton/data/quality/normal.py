@@ -14,12 +14,13 @@ _KEPT = frozenset(
 
 
 def normal_form(source: str) -> str | None:
-    """A text two programs share exactly if they differ in names, comments and layout only; None if it is no Python."""
+    """A text two programs share exactly if they differ in names, comments and layout only; None if it is no Python,
+    or nested too deeply to be walked.
+    """
     try:
-        tree = ast.parse(source)
+        return ast.dump(_Renamer().visit(_without_docstrings(ast.parse(source))))
     except (SyntaxError, ValueError, RecursionError):
         return None
-    return ast.dump(_Renamer().visit(_without_docstrings(tree)))
 
 
 def digest(source: str) -> str | None:
