@@ -112,7 +112,7 @@ def test_a_folder_with_broken_weights_is_one_clear_line(small_model, task, tmp_p
 def test_a_child_that_dies_is_one_clear_line_and_another_is_started(small_model, task):
     proposer = ModelProposer(small_model.folder, samples=1, max_tokens=50, **small_model.settings)
     list(proposer.propose(task, []))
-    proposer._child._process.kill()
+    proposer._child._process.process.kill()
     with pytest.raises(ProposerError, match="its process ended: code -9"):
         list(proposer.propose(task, []))
     assert len(list(proposer.propose(task, []))) == 1
@@ -128,7 +128,7 @@ def test_the_asking_process_imports_no_torch_and_leaves_no_child(small_model, ex
         proposer = parse("model:{small_model.folder}", samples=1, max_tokens=50, **{settings!r})
         print(next(proposer.propose(load("{examples}/softmax.py"), [])).usage.completion)
         assert "torch" not in sys.modules
-        print(proposer._child._process.pid)
+        print(proposer._child._process.process.pid)
     """
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)], check=True, capture_output=True, text=True, timeout=120

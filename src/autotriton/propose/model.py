@@ -7,22 +7,17 @@ to judge, never imports torch. Between two calls of `propose` it is idle and hol
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import json
 import logging
 import os
 import queue
 import re
-import subprocess
-import tempfile
-import threading
-import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from autotriton.child import child_command, python_path
+from autotriton.child import LineChild
 from autotriton.errors import PrerequisiteError, ProposerError
 from autotriton.places import DEFAULT_MODEL, model_folder
 from autotriton.propose import refine
@@ -127,27 +122,14 @@ class Child:
     """The process of `generate.py`: one line out, one or more back."""
 
     def __init__(self) -> None:
-        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
-        self._process = subprocess.Popen(
-            child_command(CHILD),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            env={**os.environ, "PYTHONPATH": python_path(), "TOKENIZERS_PARALLELISM": "false"},
-        )
-        self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-        threading.Thread(target=_read_lines, args=(self._process.stdout, self._lines), daemon=True).start()
-        self._end = weakref.finalize(self, _end, self._process, self._errors)
+        self._process = LineChild(CHILD, {"TOKENIZERS_PARALLELISM": "false"})
         self.usable = True
         """Loaded, and not owing an answer to a question nobody waits for any more."""
 
     def ask(self, message: dict[str, Any], patience_s: float) -> Iterator[dict[str, Any]]:
         """Its lines, to the last; whatever keeps it from giving one is a line with an `error`."""
-        assert self._process.stdin is not None
         self.usable = False
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write(json.dumps(message).encode() + b"\n")
-            self._process.stdin.flush()
+        self._process.send(json.dumps(message))
         while True:
             answer = self._line(patience_s)
             last = "answer" not in answer
@@ -158,35 +140,17 @@ class Child:
 
     def _line(self, patience_s: float) -> dict[str, Any]:
         try:
-            line = self._lines.get(timeout=patience_s)
+            line = self._process.line(patience_s)
         except queue.Empty:
             return {"error": f"no answer within {patience_s:g} s"}
         return dict(json.loads(line)) if line else {"error": f"its process ended: {self._last_words()}"}
 
     def close(self) -> None:
-        self._end()
+        self._process.close()
 
     def _last_words(self) -> str:
-        code = self._process.wait()
-        self._errors.seek(0)
-        lines = self._errors.read().decode(errors="replace").strip().splitlines()
-        return f"code {code}{', ' + lines[-1] if lines else ''}"
-
-
-def _read_lines(pipe: IO[bytes], lines: queue.SimpleQueue[bytes]) -> None:
-    """Every line, then an empty one for the end."""
-    for line in pipe:
-        lines.put(line)
-    lines.put(b"")
-
-
-def _end(process: subprocess.Popen[bytes], errors: IO[bytes]) -> None:
-    process.kill()
-    process.wait()
-    for pipe in (process.stdin, errors):
-        if pipe is not None:
-            with contextlib.suppress(BrokenPipeError):
-                pipe.close()
+        code, last = self._process.ending()
+        return f"code {code}{', ' + last if last else ''}"
 
 
 def located(path: str | None) -> str:

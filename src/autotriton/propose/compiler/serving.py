@@ -5,18 +5,12 @@ One question at a time, each with a deadline; a child that hangs or dies costs i
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import queue
-import subprocess
-import tempfile
-import threading
-import weakref
 from collections.abc import Iterator, Sequence
-from typing import IO, Any
+from typing import Any
 
-from autotriton.child import child_command, python_path
+from autotriton.child import LineChild
 from autotriton.errors import ProposerError
 from autotriton.propose.compiler.proposer import QUIET, request_of
 from autotriton.types import Attempt, Candidate, Task
@@ -68,54 +62,24 @@ class TemplatesServer:
 
 class _Child:
     def __init__(self) -> None:
-        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
-        self._process = subprocess.Popen(
-            child_command(CHILD),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            env={**os.environ, **QUIET, "OMP_NUM_THREADS": "1", "PYTHONPATH": python_path()},
-        )
-        self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-        threading.Thread(target=_read_lines, args=(self._process.stdout, self._lines), daemon=True).start()
-        self._end = weakref.finalize(self, _end, self._process, self._errors)
+        self._process = LineChild(CHILD, {**QUIET, "OMP_NUM_THREADS": "1"})
         self.served = 0
         self.trouble = ""
 
     def ask(self, question: dict[str, Any], patience_s: float) -> dict[str, Any] | None:
         """None where no answer came; `trouble` says why."""
-        assert self._process.stdin is not None
         self.served += 1
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write(json.dumps(question).encode() + b"\n")
-            self._process.stdin.flush()
+        self._process.send(json.dumps(question))
         try:
-            line = self._lines.get(timeout=patience_s)
+            line = self._process.line(patience_s)
         except queue.Empty:
             self.trouble = f"was stopped after {patience_s:g} s"
             return None
         if line:
             return dict(json.loads(line))
-        self._errors.seek(0)
-        last = self._errors.read().decode(errors="replace").strip().splitlines()[-1:]
-        self.trouble = f"ended with code {self._process.wait()} and no answer: {' '.join(last)}"
+        code, last = self._process.ending()
+        self.trouble = f"ended with code {code} and no answer: {last}"
         return None
 
     def close(self) -> None:
-        self._end()
-
-
-def _read_lines(pipe: IO[bytes], lines: queue.SimpleQueue[bytes]) -> None:
-    """Every line, then an empty one for the end."""
-    for line in pipe:
-        lines.put(line)
-    lines.put(b"")
-
-
-def _end(process: subprocess.Popen[bytes], errors: IO[bytes]) -> None:
-    process.kill()
-    process.wait()
-    for pipe in (process.stdin, errors):
-        if pipe is not None:
-            with contextlib.suppress(BrokenPipeError):
-                pipe.close()
+        self._process.close()
