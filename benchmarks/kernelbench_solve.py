@@ -1,8 +1,9 @@
 """One problem of `kernelbench_speed.py`: candidates judged, tuned and timed; the best one's verdict as a row.
 
-The same steps as `autotriton optimize`, arranged so that many problems share one GPU: a problem reserves the memory it
-may need before it touches the device, correctness and compiling run beside other problems, and whatever is timed has
-the GPU alone in short slices (the judge's floor).
+The same steps as `autotriton optimize`, arranged so that many problems share one GPU and its cores: a problem reserves
+the memory it may need before it touches the device, correctness and compiling run beside other problems, and whatever
+is timed has the GPU alone in short slices (the judge's floor). Candidates race as they are; the fastest is tuned and
+judged with its times, others only where they were close or it failed.
 """
 
 from __future__ import annotations
@@ -30,11 +31,15 @@ from autotriton.judge.processes import Processes
 from autotriton.judge.references import gpu_bytes_of
 from autotriton.judge.sandbox.limits import Limits
 from autotriton.propose.base import Proposer
-from autotriton.tune import TileCache, tune
+from autotriton.tune import TileCache, race, tune
 from autotriton.types import Candidate, Outcome, Policy, Task, Tier, Verdict
 
 _SIZE_S = 120.0
 _TUNED = "+tuned"
+_TEMPLATES = "compiler:templates"
+_CLOSE = 1.15
+"""A candidate that takes this much longer than the fastest one before tuning may still win after it."""
+_RACE_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -117,7 +122,8 @@ class Trace:
 
     def add(self, candidate: Candidate, step: str, verdict: Verdict) -> None:
         ms = None if verdict.timing is None else verdict.timing.median_ms
-        told = {"proposer": candidate.proposer, "step": step, "outcome": verdict.outcome, "ms": ms}
+        stages = {name: round(seconds, 1) for name, seconds in verdict.stage_seconds.items() if seconds > 0.5}
+        told = {"proposer": candidate.proposer, "step": step, "outcome": verdict.outcome, "ms": ms, "stages": stages}
         self.attempts.append({**told, **({} if verdict.accepted else {"message": verdict.message[:300]})})
 
 
@@ -189,31 +195,53 @@ class Solver:
             return {"status": table.FAILED, "reason": text, **self._baselines(task, trace), **_traced(trace)}
 
     def _best(self, task: Task, candidates: Sequence[Candidate], trace: Trace) -> tuple[Candidate, Verdict] | None:
-        """The fastest correct candidate with its full verdict; each of them is judged and timed once.
+        """The fastest correct candidate with its full verdict.
 
         torch.compile is compiled once for all of them: the reference's process keeps it.
         """
-        found = [one for candidate in candidates if (one := self._verified(task, candidate, trace)) is not None]
+        found: list[tuple[Candidate, Verdict]] = []
+        limit = math.inf
+        for candidate, ms in self._raced(task, candidates, trace):
+            if found and ms > limit:
+                break
+            one = self._verified(task, candidate, trace)
+            if one is not None:
+                found.append(one)
+                limit = min(limit, _CLOSE * ms)
+        self._check_engine(task, candidates, trace)
         return min(found, key=lambda one: _ms(one[1]), default=None)
+
+    def _raced(self, task: Task, candidates: Sequence[Candidate], trace: Trace) -> list[tuple[Candidate, float]]:
+        """Fastest first, with their times; as given where nothing can be timed."""
+        if self.device != "cuda" or len(candidates) < 2:
+            return [(candidate, math.inf) for candidate in candidates]
+        with trace.step("race"):
+            try:
+                gate = Gate(self.processes.floor)
+                times = race(task, candidates, budget_s=_RACE_S, gate=gate, jobs=self.options.jobs)
+            except Exception as error:  # noqa: BLE001 - then they are judged in their own order
+                trace.said.append(f"the race failed: {type(error).__name__}: {error}")
+                times = [None] * len(candidates)
+        for candidate, ms in zip(candidates, times, strict=True):
+            trace.attempts.append({"proposer": candidate.proposer, "step": "race", "ms": ms})
+        ranked = [(math.inf if ms is None else ms, number) for number, ms in enumerate(times)]
+        return [(candidates[number], ms) for ms, number in sorted(ranked)]
+
+    def _check_engine(self, task: Task, candidates: Sequence[Candidate], trace: Trace) -> None:
+        """Whether the templates alone are correct is asked of every problem, also where something else wins."""
+        judged = {one["proposer"].removesuffix(_TUNED) for one in trace.attempts if one.get("outcome")}
+        own = next((candidate for candidate in candidates if candidate.proposer == _TEMPLATES), None)
+        if own is not None and not any(name.startswith(_TEMPLATES) for name in judged):
+            with trace.step("judge"):
+                trace.add(own, "judge", self._judge(self._run, task, own.code))
 
     def _verified(self, task: Task, candidate: Candidate, trace: Trace) -> tuple[Candidate, Verdict] | None:
         """A correct candidate, tuned where it can be, and timed where a GPU can."""
-        if not self._tunable(candidate):
-            return self._timed(task, candidate, trace)
-        with trace.step("judge"):
-            verdict = self._judge(self._run, task, candidate.code)
-        trace.add(candidate, "judge", verdict)
-        if not verdict.accepted:
-            return None
-        tuned = self._tune(task, candidate, trace)
-        if self.device != "cuda":
-            return tuned or candidate, verdict
+        tuned = self._tune(task, candidate, trace) if self._tunable(candidate) else None
         found = None if tuned is None else self._timed(task, tuned, trace)
-        return found or self._timed(task, candidate, trace, verdict)
+        return found or self._timed(task, candidate, trace)
 
-    def _timed(
-        self, task: Task, candidate: Candidate, trace: Trace, correct: Verdict | None = None
-    ) -> tuple[Candidate, Verdict] | None:
+    def _timed(self, task: Task, candidate: Candidate, trace: Trace) -> tuple[Candidate, Verdict] | None:
         """The full verdict where it is accepted; a machine that cannot time leaves a correct kernel correct."""
         if self.device != "cuda":
             judge, step = self._run, "judge"
@@ -225,7 +253,7 @@ class Solver:
         except AutoTritonError as error:
             if step == "judge":
                 raise
-            correct = correct or self._judge(self._run, task, candidate.code)
+            correct = self._judge(self._run, task, candidate.code)
             trace.add(candidate, "judge", correct)
             notes = (*correct.notes, f"not timed: {error}")
             return (candidate, correct.model_copy(update={"notes": notes})) if correct.accepted else None
@@ -247,7 +275,6 @@ class Solver:
         return wanted and (self.device == "cuda" or self.options.tune_on_cpu)
 
     def _tune(self, task: Task, candidate: Candidate, trace: Trace) -> Candidate | None:
-        self.processes.references.forget(task)  # its memory is needed
         with trace.step("tune"):
             try:
                 tuned = tune(
@@ -317,7 +344,7 @@ class Solver:
         """GPU memory the problem may take."""
         if self.device != "cuda":
             return 0.0
-        process = self.processes.server(interpret=False).spawn(
+        process = self.processes.server(interpret=False, compiles=True).spawn(
             "reference", Limits(deadline_s=_SIZE_S, memory_bytes=64 << 30, allow_processes=True)
         )
         try:

@@ -150,15 +150,25 @@ def _engine(engine: str, rows: Sequence[Row]) -> list[str]:
 
 def _levels(by_level: Mapping[int, Sequence[Row]]) -> list[str]:
     lines = [
-        "| level | correct | over compile | over eager | faster than compile | faster than eager | memory over eager |",
-        "|---|---|---|---|---|---|---|",
+        "| level | correct | templates alone | over compile | over eager | faster than compile | faster than eager "
+        "| memory over eager |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for level, rows in by_level.items():
         one = Summary.of(rows)
         means = " | ".join(f"{_x(one.means[name])} (of {one.counted[name]})" for name in BASELINES)
         wins = " | ".join(str(one.faster[name]) for name in BASELINES)
-        lines.append(f"| {level} | {one.correct} of {one.count} | {means} | {wins} | {_memory(rows)} |")
+        own = sum(map(templates_correct, rows))
+        lines.append(f"| {level} | {one.correct} of {one.count} | {own} | {means} | {wins} | {_memory(rows)} |")
     return lines
+
+
+def templates_correct(row: Row) -> bool:
+    """The templates engine had a correct kernel, whoever won."""
+    return any(
+        str(one["proposer"]).startswith("compiler:templates") and one.get("outcome") == CORRECT
+        for one in row.get("attempts", ())
+    )
 
 
 def _memory(rows: Sequence[Row]) -> str:

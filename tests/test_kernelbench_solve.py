@@ -82,7 +82,11 @@ def make(monkeypatch, tmp_path):
 
     monkeypatch.setattr(solve, "tune", tune)
 
-    def make(*, run=lambda code: verdict(), full=None, eager=None, plain=None, tune_s=10.0, known=None) -> solve.Solver:
+    def make(
+        *, run=lambda code: verdict(), full=None, eager=None, plain=None, tune_s=10.0, known=None, raced=None
+    ) -> solve.Solver:
+        times = raced or {}
+        monkeypatch.setattr(solve, "race", lambda task, given, **_: [times.get(one.code) for one in given])
         solver = object.__new__(solve.Solver)
         solver.options, solver.device = solve.SolverOptions(tune_s=tune_s), "cuda"
         solver.processes, solver.lock, solver.room = Processes(), GpuLock(), solve.Room(100.0)
@@ -113,17 +117,40 @@ def test_without_time_for_tuning_nothing_is_judged_twice(make):
     assert solver._run.asked == []
 
 
-def test_of_several_the_fastest_wins_and_wrong_ones_are_not_tuned(make):
-    times = {"a": 3.0, "tuned tunable b": 1.0, "c": 2.0}
-    solver = make(
-        run=lambda code: WRONG if code == "tunable d" else verdict(),
-        full=lambda code: timed(times[code]),
-    )
-    row = solver.solve(TASK, ListProposer("a", "tunable b", "c", "tunable d"))
-    assert (row["code"], row["proposer"]) == ("tuned tunable b", "p+tuned")
-    assert [code for code, _ in solver._full.asked] == ["a", "tuned tunable b", "c"]
-    assert row["seconds"].keys() == {"propose", "wait", "judge", "tune", "time"}
-    assert [one["outcome"] for one in row["attempts"] if one["step"] == "judge"] == ["correct", "wrong"]
+def test_of_several_the_fastest_in_a_race_is_tuned_and_judged_and_those_close_to_it(make):
+    times = {"tuned tunable b": 1.0, "c": 0.9}
+    solver = make(full=lambda code: timed(times[code]), raced={"a": 3.0, "tunable b": 1.5, "c": 1.6, "d": None})
+    row = solver.solve(TASK, ListProposer("a", "tunable b", "c", "d"))
+    assert (row["code"], row["proposer"]) == ("c", "p")
+    assert [code for code, _ in solver._full.asked] == ["tuned tunable b", "c"]
+    assert row["seconds"].keys() == {"propose", "wait", "race", "tune", "time"}
+    assert [one["ms"] for one in row["attempts"] if one["step"] == "race"] == [3.0, 1.5, 1.6, None]
+
+
+def test_where_the_fastest_is_wrong_the_next_one_is_judged(make):
+    solver = make(full=lambda code: WRONG if code == "b" else timed(1.0), raced={"a": 3.0, "b": 1.0, "c": 5.0})
+    assert solver.solve(TASK, ListProposer("a", "b", "c"))["code"] == "a"
+    assert [code for code, _ in solver._full.asked] == ["b", "a"]
+
+
+def test_without_a_race_every_candidate_is_judged_and_the_fastest_wins(make):
+    times = {"a": 3.0, "b": 1.0, "c": 2.0}
+    solver = make(full=lambda code: timed(times[code]))
+    assert solver.solve(TASK, ListProposer("a", "b", "c"))["code"] == "b"
+
+
+def test_the_templates_own_kernel_is_judged_where_another_one_wins(make):
+    class Engines:
+        def propose(self, task, history):
+            yield Candidate(task_id=task.id, code="a", proposer="compiler:templates")
+            yield Candidate(task_id=task.id, code="b", proposer="compiler:inductor")
+
+    solver = make(raced={"a": 3.0, "b": 1.0})
+    row = solver.solve(TASK, Engines())
+    assert (row["code"], solver._run.asked) == ("b", [("a", "beside")])
+    assert [(one["proposer"], one["outcome"]) for one in row["attempts"] if one["step"] == "judge"] == [
+        ("compiler:templates", "correct")
+    ]
 
 
 def test_tuned_code_the_judge_refuses_gives_way_to_what_it_was(make):

@@ -81,7 +81,7 @@ def test_the_report_names_failures_exclusions_degenerate_tasks_and_memory():
         ),
     ]
     text = table.report(rows)
-    assert "| 1 | 2 of 4 | 1.50x (of 2) | 2.00x (of 2) | 2 | 2 | 1.30x (of 1) |" in text
+    assert "| 1 | 2 of 4 | 0 | 1.50x (of 2) | 2.00x (of 2) | 2 | 2 | 1.30x (of 1) |" in text
     assert text.index("2_early: no candidate: unsupported") < text.index("10_late: wrong: values are off")
     assert "## Left out: 1" in text
     assert "4_flat: degenerate task" in text

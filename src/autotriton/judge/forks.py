@@ -165,7 +165,8 @@ class Process:
 class ForkServer:
     """A running fork server. Thread-safe; `close` ends it and everything it forked."""
 
-    def __init__(self, kind: str, *, interpret: bool, readable: Sequence[str] = ()) -> None:
+    def __init__(self, kind: str, *, interpret: bool, readable: Sequence[str] = (), compiles: bool = False) -> None:
+        """`compiles`: for processes that will use torch.compile, which is loaded before they are forked."""
         self.kind = kind
         self._lock = threading.Lock()
         ours, theirs = socket.socketpair()
@@ -177,7 +178,11 @@ class ForkServer:
             "MKL_NUM_THREADS": "1",
             "PYTHONDONTWRITEBYTECODE": "1",
         }
-        command = child_command("autotriton.judge.zygote", str(theirs.fileno()))
+        if compiles:
+            # Many tasks share the cores: a pool of compilers per task would only be in its neighbours' way. And
+            # whether there is a GPU must be asked in a way that leaves CUDA untouched: a fork could not use it.
+            environment |= {"TORCHINDUCTOR_COMPILE_THREADS": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+        command = child_command("autotriton.judge.zygote", str(theirs.fileno()), *(["compiles"] if compiles else []))
         if kind == "bwrap":
             command = [*_bwrap(readable), *command]
         self._process = subprocess.Popen(

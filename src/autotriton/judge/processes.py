@@ -43,7 +43,7 @@ class Processes:
         """`gpu_memory_bytes`: how much of the GPU's memory to use at once; None: all of it."""
         self.kind = sandbox.resolve(sandbox_kind)
         self._gpu_memory_bytes = gpu_memory_bytes
-        self._servers: dict[tuple[bool, tuple[str, ...]], ForkServer] = {}
+        self._servers: dict[tuple[bool, tuple[str, ...], bool], ForkServer] = {}
         self.references = References(self)
         self.floor = Floor()
         self._lock = threading.Lock()
@@ -55,18 +55,18 @@ class Processes:
         self._gpu: Gpu | None = None
         self._gpu_known = False
 
-    def server(self, *, interpret: bool, readable: tuple[str, ...] = ()) -> ForkServer:
-        """The fork server, with folders its processes may be allowed to read.
+    def server(self, *, interpret: bool, readable: tuple[str, ...] = (), compiles: bool = False) -> ForkServer:
+        """The fork server, with folders its processes may be allowed to read, and with torch.compile where wanted.
 
         Under bwrap those must be in the server's own walls, so that it takes a server of its own: candidates, which
         come from the other one, never see them. Elsewhere each process has its own walls and one server does.
         """
-        key = (interpret, readable if self.kind == "bwrap" else ())
+        key = (interpret, readable if self.kind == "bwrap" else (), compiles)
         with self._lock:
             if self._closed:  # a thread that goes on while the judge ends must not start anything new
                 raise JudgeError("the judge was closed while a candidate was being judged")
             if key not in self._servers:
-                self._servers[key] = ForkServer(self.kind, interpret=interpret, readable=key[1])
+                self._servers[key] = ForkServer(self.kind, interpret=interpret, readable=key[1], compiles=compiles)
             return self._servers[key]
 
     def gpu(self) -> Gpu | None:

@@ -1,7 +1,8 @@
 """The fork server: imports torch and triton once, never touches CUDA, and forks a sandboxed process per request.
 
-Run as `python -m autotriton.judge.zygote FD`; the parent's client is `forks.py`. Two of them live beside a judge: one
-with TRITON_INTERPRET=1 (Triton decides at import which kind of kernel a decorator makes) and one without.
+Run as `python -m autotriton.judge.zygote FD [compiles]`; the parent's client is `forks.py`. Two of them live beside a
+judge: one with TRITON_INTERPRET=1 (Triton decides at import which kind of kernel a decorator makes) and one without;
+on a GPU a third one, with torch.compile loaded, for references that are timed.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def _roles() -> dict[str, Callable[[socket.socket], None]]:
     }
 
 
-def _preload() -> None:
+def _preload(compiles: bool) -> None:
     import torch
 
     torch.set_num_threads(1)  # a fork must not inherit a pool whose threads are gone
@@ -53,12 +54,17 @@ def _preload() -> None:
 
     compute_operators()
     warm_up()
+    if compiles:  # seconds, which every reference would spend again
+        import torch._dynamo
+        import torch._inductor.codegen.triton
+        import torch._inductor.compile_fx
+        import torch._inductor.runtime.triton_heuristics
     assert not torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
 
 
-def serve(connection: socket.socket) -> None:
+def serve(connection: socket.socket, *, compiles: bool) -> None:
     """Answer fork requests until the parent goes away."""
-    _preload()
+    _preload(compiles)
     roles = _roles()
     gc.collect()
     gc.freeze()  # keep the shared pages shared
@@ -93,4 +99,4 @@ def _fork(
 
 if __name__ == "__main__":
     # No parent-death signal here: it would follow the *thread* that started us. The socket closes when the judge ends.
-    serve(socket.socket(fileno=int(sys.argv[1])))
+    serve(socket.socket(fileno=int(sys.argv[1])), compiles="compiles" in sys.argv[2:])

@@ -101,6 +101,7 @@ def _serve(
     timeout_s: float,
 ) -> None:
     parents_end.close()  # inherited; while anybody holds it, the parent's death goes unnoticed
+    os.setpgrp()  # the measuring process's group is stopped while others time something; compilers disturb nobody
     _pretend_device(target)
     waiting: deque[Job] = deque()
     running: dict[Connection, _Running] = {}

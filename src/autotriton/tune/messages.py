@@ -41,6 +41,17 @@ class Request(Record):
     """Settings that cannot be used, the ones that ended an earlier worker included."""
 
 
+class RaceRequest(Record):
+    """What a race's worker is started with."""
+
+    task: Task
+    paths: dict[int, str]
+    """The candidates' files by their numbers."""
+    device: str
+    capability: str | None = None
+    jobs: int = 1
+
+
 class Parent:
     """The worker's end of the pipes, and its share of the time."""
 

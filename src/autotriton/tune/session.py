@@ -17,23 +17,22 @@ from pathlib import Path
 from typing import Any
 
 from autotriton.child import child_command, python_path
-from autotriton.tune.messages import Request
+from autotriton.tune.messages import RaceRequest, Request
 
-_WORKER = "autotriton.tune.worker"
 _POLL_S = 0.5
 _live: set[Session] = set()
 _OUTPUT_CHARACTERS = 300
 
 
 class Session:
-    def __init__(self, request: Request, folder: Path) -> None:
+    def __init__(self, request: Request | RaceRequest, folder: Path, worker: str) -> None:
         path = folder / "request.json"
         path.write_text(request.model_dump_json(), encoding="utf-8")
         self._log = (folder / "output.txt").open("wb")
         child_in, self._to_child = os.pipe()
         self._from_child, child_out = os.pipe()
         self._buffer = b""
-        command = child_command(_WORKER, str(path), str(child_in), str(child_out))
+        command = child_command(worker, str(path), str(child_in), str(child_out))
         try:
             self.process = subprocess.Popen(
                 command,

@@ -24,13 +24,13 @@ SEED = 0
 _CANDIDATE = "autotriton_candidate"
 
 
-def load(path: str) -> ModuleType:
+def load(path: str, name: str = _CANDIDATE) -> ModuleType:
     """The candidate's file, imported from where it lies: Triton reads a kernel's source from its file."""
-    spec = importlib.util.spec_from_file_location(_CANDIDATE, Path(path))
+    spec = importlib.util.spec_from_file_location(name, Path(path))
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[_CANDIDATE] = module
+    sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
 

@@ -20,7 +20,8 @@ from autotriton.tune.session import Session
 from autotriton.tune.tiles import Setting, Settings
 from autotriton.types import Task
 
-_START_S = 90.0
+_WORKER = "autotriton.tune.worker"
+START_S = 90.0
 """For a worker's first word."""
 _GRACE_S = 20.0
 """Beyond the budget, to finish what was begun."""
@@ -100,10 +101,10 @@ class Search:
         """One worker until it ends; true when another one should go on."""
         (folder / "candidate.py").write_text(self.plan.code, encoding="utf-8")
         self._trying, self._lost = None, False
-        started, session = time.monotonic(), Session(self._request(folder), folder)
+        started, session = time.monotonic(), Session(self._request(folder), folder, _WORKER)
         self._gate.started(session.process.pid)
         try:
-            event = session.next(_START_S)
+            event = session.next(START_S)
             self._deadline += time.monotonic() - started
             while event is not None:
                 if event["event"] == "end":

@@ -13,6 +13,7 @@ import statistics
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,7 +21,7 @@ from typing import Any
 import torch
 
 from autotriton.tune import clock, prune, recording, search, subject
-from autotriton.tune.ahead import Ahead
+from autotriton.tune.ahead import Ahead, Sorted
 from autotriton.tune.messages import ALONE, SHARED, Parent, Request
 
 _ROUGH = 3
@@ -68,11 +69,13 @@ class Worker:
             self._collect(shares)
             self.clock.give_back_memory()
         self.ahead.wait(self._compile_s(list(shares)))
+        with self.parent.gate(SHARED):
+            found = {name: self._sorted(name) for name in shares}
         with self.parent.gate(ALONE):
             ends = search.time_slices(shares, self.parent.left_s())
             started = time.monotonic()
             for name in shares:
-                self._tune(name, started + ends[name])
+                self._tune(name, found[name], started + ends[name])
         self.parent.tell("end")
 
     # --- what there is to do ------------------------------------------------------------------------------
@@ -126,13 +129,26 @@ class Worker:
 
     # --- one wrapper --------------------------------------------------------------------------------------
 
-    def _tune(self, name: str, deadline: float) -> None:
+    def _sorted(self, name: str) -> Sorted:
+        """What can be measured, best guess first, but what spills registers last; loads it."""
         found = self.ahead.sort(name, self._settings(name), self.clock.shared_limit)
         for setting, reason in found.refused.items():
             self.parent.tell("dropped", wrapper=name, setting=setting, reason=reason, lost=False)
+        spills: dict[int, int] = {}
+        try:
+            for setting in found.usable:
+                if self.parent.left_s() <= 0:
+                    break
+                self._use(name, setting)
+                spills[setting] = self.ahead.spills(self.calls[name].values())
+        finally:
+            self._use(name, search.FIRST)
+        return replace(found, usable=prune.in_order(found.usable, spills))
+
+    def _tune(self, name: str, found: Sorted, deadline: float) -> None:
         try:
             finished = search.halve(
-                self._in_order(name, found.usable, deadline),
+                found.usable,
                 lambda setting, repetitions, limit: self._measure(name, setting, repetitions, limit),
                 lambda: time.monotonic() < deadline,
             )
@@ -140,16 +156,6 @@ class Worker:
             self._use(name, search.FIRST)
         if finished and not found.unfinished:
             self.parent.tell("finished", wrapper=name)
-
-    def _in_order(self, name: str, settings: Sequence[int], deadline: float) -> list[int]:
-        """Best guess first, but what spills registers last."""
-        spills: dict[int, int] = {}
-        for setting in settings:
-            if time.monotonic() >= deadline:
-                break
-            self._use(name, setting)
-            spills[setting] = self.ahead.spills(self.calls[name].values())
-        return prune.in_order(settings, spills)
 
     def _measure(self, name: str, setting: int, repetitions: int, limit: float) -> float | None:
         known = self.request.known.get(name, {}).get(setting)
