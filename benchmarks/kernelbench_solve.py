@@ -37,8 +37,10 @@ from autotriton.types import Candidate, Outcome, Policy, Task, Tier, Verdict
 _SIZE_S = 120.0
 _TUNED = "+tuned"
 _TEMPLATES = "compiler:templates"
-_CLOSE = 1.15
-"""A candidate that takes this much longer than the fastest one before tuning may still win after it."""
+_CLOSE, _MOST = 1.1, 2
+"""A candidate that takes this much longer than the fastest one before tuning may still win after it; so many are
+tuned and judged.
+"""
 _RACE_S = 60.0
 
 
@@ -202,7 +204,7 @@ class Solver:
         found: list[tuple[Candidate, Verdict]] = []
         limit = math.inf
         for candidate, ms in self._raced(task, candidates, trace):
-            if found and ms > limit:
+            if found and (ms > limit or (len(found) == _MOST and math.isfinite(ms))):
                 break
             one = self._verified(task, candidate, trace)
             if one is not None:
