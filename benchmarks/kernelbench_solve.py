@@ -20,7 +20,7 @@ from typing import Any
 
 import kernelbench_table as table
 from kernelbench_baselines import BaselineCache, Baselines, of_verdict, with_compile
-from kernelbench_proposals import gather
+from kernelbench_proposals import Proposals, gather
 
 from autotriton.errors import AutoTritonError, TaskError
 from autotriton.judge import Judge, JudgeOptions
@@ -42,6 +42,8 @@ _CLOSE, _MOST = 1.1, 2
 tuned and judged.
 """
 _RACE_S = 60.0
+_ROOFLINE = 0.9
+"""Of what the hardware can do: who reaches it needs no rivals."""
 
 
 @dataclass(frozen=True)
@@ -62,22 +64,34 @@ class SolverOptions:
     """In Triton's interpreter, which is for tests: the problems' own shapes are far too large."""
 
 
-class Room:
-    """GPU memory, handed out first come, first served."""
+@dataclass(frozen=True)
+class Finalist:
+    """A candidate, what tuning made of it, and its time in the race."""
 
-    def __init__(self, total_bytes: float) -> None:
+    candidate: Candidate
+    tuned: Candidate | None
+    ms: float
+
+
+class Room:
+    """GPU memory, handed out first come, first served; small ones pass a large one that waits, but not for long."""
+
+    def __init__(self, total_bytes: float, patience_s: float = 10.0) -> None:
         self.total = total_bytes
         self._free = total_bytes
-        self._queue: deque[object] = deque()
+        self._patience_s = patience_s
+        self._queue: deque[float] = deque()
+        """When those who wait came."""
         self._changed = threading.Condition()
 
     @contextlib.contextmanager
     def hold(self, wanted_bytes: float) -> Iterator[None]:
-        wanted, ticket = min(wanted_bytes, self.total), object()
+        wanted, came = min(wanted_bytes, self.total), time.monotonic()
         with self._changed:
-            self._queue.append(ticket)
-            self._changed.wait_for(lambda: self._queue[0] is ticket and self._free >= wanted)
-            self._queue.popleft()
+            self._queue.append(came)
+            while self._free < wanted or not self._may_go(came):
+                self._changed.wait()
+            self._queue.remove(came)
             self._free -= wanted
             self._changed.notify_all()
         try:
@@ -86,6 +100,9 @@ class Room:
             with self._changed:
                 self._free += wanted
                 self._changed.notify_all()
+
+    def _may_go(self, came: float) -> bool:
+        return self._queue[0] == came or time.monotonic() - self._queue[0] < self._patience_s
 
 
 class Gate:
@@ -158,6 +175,8 @@ class Solver:
         """Tasks whose baselines were measured in this run."""
         self.lock = GpuLock()
         gpu = self.processes.gpu() if self.device == "cuda" else None
+        if gpu is not None:
+            self.processes.server(interpret=False, compiles=True)  # it takes a while to start
         self.room = Room(math.inf if gpu is None else gpu.memory_bytes)
 
     def __enter__(self) -> Solver:
@@ -178,38 +197,62 @@ class Solver:
         trace = Trace()
         with trace.step("propose"):
             proposals = gather(proposer, task, self.options.candidates)
-        with trace.step("wait"):
-            room = contextlib.ExitStack()
-            room.enter_context(self.room.hold(self._bytes(task)))
-        with room:
-            try:
-                found = self._best(task, proposals.candidates, trace)
-            except TaskError as error:
-                random = "random by itself" in str(error)
-                status = table.EXCLUDED if random else table.FAILED
-                return {"status": status, "reason": str(error), **_traced(trace)}
-            finally:
-                self.processes.references.forget(task)
-            if found is not None:
-                return {**self._row(task, *found), **_traced(trace)}
-            reasons = [f"{one['outcome']}: {one['message']}" for one in trace.attempts if "message" in one]
-            text = reasons[-1] if reasons else f"no candidate: {proposals.complaint}"
-            return {"status": table.FAILED, "reason": text, **self._baselines(task, trace), **_traced(trace)}
+        size = self._size(task)
+        try:
+            with self._place(trace, race_bytes(size, self.room.total)):
+                finalists = self._finalists(task, proposals.candidates, trace)
+            with self._place(trace, gpu_bytes_of(size, self.room.total) if size else 0.0):
+                return self._decide(task, proposals, finalists, trace)
+        finally:
+            self.processes.references.forget(task)
 
-    def _best(self, task: Task, candidates: Sequence[Candidate], trace: Trace) -> tuple[Candidate, Verdict] | None:
+    @contextlib.contextmanager
+    def _place(self, trace: Trace, nbytes: float) -> Iterator[None]:
+        """Memory on the GPU; waiting for it is a step of its own."""
+        with contextlib.ExitStack() as held:
+            with trace.step("wait"):
+                held.enter_context(self.room.hold(nbytes))
+            yield
+
+    def _decide(self, task: Task, proposals: Proposals, finalists: Sequence[Finalist], trace: Trace) -> table.Row:
+        try:
+            found = self._best(task, proposals.candidates, finalists, trace)
+        except TaskError as error:
+            random = "random by itself" in str(error)
+            status = table.EXCLUDED if random else table.FAILED
+            return {"status": status, "reason": str(error), **_traced(trace)}
+        if found is not None:
+            return {**self._row(task, *found), **_traced(trace)}
+        reasons = [f"{one['outcome']}: {one['message']}" for one in trace.attempts if "message" in one]
+        text = reasons[-1] if reasons else f"no candidate: {proposals.complaint}"
+        return {"status": table.FAILED, "reason": text, **self._baselines(task, trace), **_traced(trace)}
+
+    def _finalists(self, task: Task, candidates: Sequence[Candidate], trace: Trace) -> list[Finalist]:
+        """Fastest first; those that may win are tuned."""
+        found: list[Finalist] = []
+        for place, (candidate, ms) in enumerate(self._raced(task, candidates, trace)):
+            close = place < _MOST and (not found or not math.isfinite(ms) or ms <= _CLOSE * found[0].ms)
+            tuned = self._tune(task, candidate, trace) if close and self._tunable(candidate) else None
+            found.append(Finalist(candidate, tuned, ms))
+        return found
+
+    def _best(
+        self, task: Task, candidates: Sequence[Candidate], finalists: Sequence[Finalist], trace: Trace
+    ) -> tuple[Candidate, Verdict] | None:
         """The fastest correct candidate with its full verdict.
 
         torch.compile is compiled once for all of them: the reference's process keeps it.
         """
         found: list[tuple[Candidate, Verdict]] = []
         limit = math.inf
-        for candidate, ms in self._raced(task, candidates, trace):
-            if found and (ms > limit or (len(found) == _MOST and math.isfinite(ms))):
+        for one in finalists:
+            if found and (one.ms > limit or (len(found) == _MOST and math.isfinite(one.ms)) or _perfect(found[-1][1])):
                 break
-            one = self._verified(task, candidate, trace)
-            if one is not None:
-                found.append(one)
-                limit = min(limit, _CLOSE * ms)
+            judged = None if one.tuned is None else self._timed(task, one.tuned, trace)
+            judged = judged or self._timed(task, one.candidate, trace)
+            if judged is not None:
+                found.append(judged)
+                limit = min(limit, _CLOSE * one.ms)
         self._check_engine(task, candidates, trace)
         return min(found, key=lambda one: _ms(one[1]), default=None)
 
@@ -236,12 +279,6 @@ class Solver:
         if own is not None and not any(name.startswith(_TEMPLATES) for name in judged):
             with trace.step("judge"):
                 trace.add(own, "judge", self._judge(self._run, task, own.code))
-
-    def _verified(self, task: Task, candidate: Candidate, trace: Trace) -> tuple[Candidate, Verdict] | None:
-        """A correct candidate, tuned where it can be, and timed where a GPU can."""
-        tuned = self._tune(task, candidate, trace) if self._tunable(candidate) else None
-        found = None if tuned is None else self._timed(task, tuned, trace)
-        return found or self._timed(task, candidate, trace)
 
     def _timed(self, task: Task, candidate: Candidate, trace: Trace) -> tuple[Candidate, Verdict] | None:
         """The full verdict where it is accepted; a machine that cannot time leaves a correct kernel correct."""
@@ -342,21 +379,33 @@ class Solver:
         speedups, times = with_compile(row["speedups"], known), {**known.times(), **row["baselines_ms"]}
         return {**row, "speedups": speedups, "baselines_ms": times, "notes": notes, "cached_baselines": True}
 
-    def _bytes(self, task: Task) -> float:
-        """GPU memory the problem may take."""
+    def _size(self, task: Task) -> dict[str, Any]:
+        """Bytes of the task's inputs, outputs and peak; nothing without a GPU."""
         if self.device != "cuda":
-            return 0.0
+            return {}
         process = self.processes.server(interpret=False, compiles=True).spawn(
             "reference", Limits(deadline_s=_SIZE_S, memory_bytes=64 << 30, allow_processes=True)
         )
         try:
             process.channel.send({"do": "size", "task": task.model_dump(mode="json")})
-            size = process.channel.receive(_SIZE_S)[0]
+            return process.channel.receive(_SIZE_S)[0]
         except ChannelError:
-            size = {}
+            return {"bytes": None}
         finally:
             process.end()
-        return gpu_bytes_of(size, int(self.room.total))
+
+
+def race_bytes(size: dict[str, Any], total: float) -> float:
+    """What a race or a search takes of the GPU: a forward pass, calls whose results are kept, a flush buffer."""
+    if not size:
+        return 0.0
+    peak = size.get("peak_bytes")
+    return total / 4 if peak is None else min(total, 2.0 * float(peak) + (1 << 30))
+
+
+def _perfect(verdict: Verdict) -> bool:
+    """Nothing left to gain."""
+    return verdict.roofline_share is not None and verdict.roofline_share > _ROOFLINE
 
 
 def _ms(verdict: Verdict) -> float:

@@ -93,7 +93,7 @@ def make(monkeypatch, tmp_path):
         solver._run, solver._full = RuleJudge(run), RuleJudge(full or (lambda code: timed(1.0)))
         solver._eager = RuleJudge(eager or (lambda code: timed(1.0)))
         solver._plain = RuleJudge(plain or (lambda code: timed(4.0)))
-        solver._bytes = lambda task: 10.0
+        solver._size = lambda task: {"bytes": 1, "output_bytes": 1, "peak_bytes": 1}
         solver.baselines, solver._fresh = BaselineCache(tmp_path / "baselines.jsonl", Machine(gpu="G")), set()
         if known is not None:
             solver.baselines.put(TASK, known)

@@ -250,14 +250,15 @@ def gpu_bytes_needed(size: dict[str, Any]) -> int | None:
     """What judging a task takes of a GPU: the bound docs/judging.md states, and the candidate's own share.
 
     Arenas and one case are twice inputs and outputs, the oracle twice the outputs; a run in fp64 is twice the
-    reference's own peak. The candidate is given one such peak. None where the inputs' size is not known.
+    reference's own peak. The candidate is given one such peak, less the inputs, which lie in the arena. None where the
+    inputs' size is not known.
     """
     inputs, outputs, peak = size.get("bytes"), size.get("output_bytes"), size.get("peak_bytes")
     if inputs is None:
         return None
     if outputs is None or peak is None:
         return _INPUT_COPIES * int(inputs) + _CONTEXTS_BYTES
-    return 2 * int(inputs) + 4 * int(outputs) + 3 * int(peak) + _CONTEXTS_BYTES
+    return int(inputs) + 4 * int(outputs) + 3 * int(peak) + _CONTEXTS_BYTES
 
 
 def _answer(process: Process, request: dict[str, Any]) -> dict[str, Any]:

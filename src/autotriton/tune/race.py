@@ -19,7 +19,7 @@ from autotriton.tune.session import Session
 from autotriton.tune.supervise import START_S, Gate, Open
 from autotriton.types import Candidate, Task
 
-_WORKER = "autotriton.tune.runners"
+_WORKER = "runners"
 _STALL_S = 90.0
 """A candidate that keeps the worker silent for this long hangs."""
 

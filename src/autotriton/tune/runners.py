@@ -1,13 +1,12 @@
 """The race's worker process: loads every candidate, compiles their kernels side by side, then times one after another.
 
-Run as `python -m autotriton.tune.runners REQUEST IN OUT`. Only one candidate's model is on the device at a time.
+Started by `nursery.py`. Only one candidate's model is on the device at a time.
 """
 
 from __future__ import annotations
 
 import os
 import statistics
-import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -82,7 +81,3 @@ def _time(runner: Runner, watch: clock.Clock, parent: Parent) -> float:
         (first,) = watch.samples(built.forward, 1)
         more = max(2, min(_SAMPLES, int(_LONGEST_MS / max(first, 1e-3))))
         return statistics.median([first, *watch.samples(built.forward, more)])
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -11,13 +11,12 @@ import json
 import os
 import select
 import signal
-import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
-from autotriton.child import child_command, python_path
 from autotriton.tune.messages import RaceRequest, Request
+from autotriton.tune.nursery import hire
 
 _POLL_S = 0.5
 _live: set[Session] = set()
@@ -32,16 +31,9 @@ class Session:
         child_in, self._to_child = os.pipe()
         self._from_child, child_out = os.pipe()
         self._buffer = b""
-        command = child_command(worker, str(path), str(child_in), str(child_out))
         try:
-            self.process = subprocess.Popen(
-                command,
-                env=_environment(request.device),
-                stdin=subprocess.DEVNULL,
-                stdout=self._log,
-                stderr=subprocess.STDOUT,
-                pass_fds=(child_in, child_out),
-                process_group=0,
+            self.process = hire(
+                worker, [str(path)], [child_in, child_out], self._log.fileno(), interpret=request.device != "cuda"
             )
         finally:
             os.close(child_in)
@@ -74,9 +66,9 @@ class Session:
 
     def end(self) -> str:
         """Ends whatever is left of it; how it ended, in words."""
-        exited = self._wait(_POLL_S) if self.process.poll() is None else self.process.returncode
+        exited = self.process.wait(_POLL_S) if self.process.poll() is None else self.process.returncode
         self.kill()
-        self._wait(10.0)  # a process inside the GPU's driver may take its time, or never end
+        self.process.wait(10.0)  # a process inside the GPU's driver may take its time, or never end
         self._close()
         if exited is None:
             return "it did not answer any more"
@@ -87,12 +79,6 @@ class Session:
         _live.discard(self)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-
-    def _wait(self, timeout_s: float) -> int | None:
-        try:
-            return self.process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            return None
 
     def _close(self) -> None:
         os.close(self._to_child)
@@ -105,7 +91,3 @@ def _kill_all() -> None:
     """A tuner that is interrupted in another thread leaves nothing behind."""
     for session in list(_live):
         session.kill()
-
-
-def _environment(device: str) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": python_path(), "TRITON_INTERPRET": "0" if device == "cuda" else "1"}

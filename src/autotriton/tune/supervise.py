@@ -20,7 +20,7 @@ from autotriton.tune.session import Session
 from autotriton.tune.tiles import Setting, Settings
 from autotriton.types import Task
 
-_WORKER = "autotriton.tune.worker"
+_WORKER = "worker"
 START_S = 90.0
 """For a worker's first word."""
 _GRACE_S = 20.0

@@ -1,6 +1,6 @@
 """The worker process: runs the candidate on the GPU, tries settings wrapper by wrapper, and reports every measurement.
 
-Run as `python -m autotriton.tune.worker REQUEST IN OUT`. Order: fork the compilers, build the model, compile its own
+Started by `nursery.py`. Order: fork the compilers, build the model, compile its own
 kernels, record the calls of one forward pass, compile the alternatives, measure. The tuner (`tuner.py`) decides what
 wins, and starts a new worker when this one dies.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import os
 import statistics
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -208,7 +207,3 @@ class Worker:
         self.parent.tell("dropped", wrapper=name, setting=setting, reason=reason, lost=lost)
         if lost:
             os._exit(_LOST)  # nothing more can run in this process
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
