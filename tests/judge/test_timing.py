@@ -103,6 +103,7 @@ class FakeReference:
             "large": False,
         }  # 1 microsecond on an H200
         self.baseline_ms = {"eager": 0.02, "compile": 0.01}
+        self.noise_ms = {"eager": 0.0, "compile": 0.0}
         self.failing: dict[str, str] = {}
         self.check = {"passed": True, "detail": ""}
         self.quiet = True
@@ -127,7 +128,7 @@ class FakeReference:
         if phase == "warm":
             return {"warmups": 4, "peak_bytes": 1 << 20}
         ms = self.baseline_ms[baseline]
-        return {"device_ms": [ms] * 8, "latency_ms": ms, "enqueue_ms": ms}
+        return {"device_ms": [ms] * 8, "latency_ms": ms + self.noise_ms[baseline], "enqueue_ms": ms}
 
 
 class FakeBench:
@@ -252,6 +253,30 @@ def test_latency_that_events_do_not_see_is_suspect():
     with pytest.raises(Decided, match=r"0\.99\d ms of work per call") as found:
         timed(reference, FakeBench(reference, ms=0.005, latency_ms=1.0))
     assert found.value.outcome is Outcome.SUSPECT
+
+
+def test_noise_that_the_baselines_show_too_is_not_suspect():
+    reference = FakeReference(noise_ms={"eager": 0.3, "compile": 0.16})
+    timed(reference, FakeBench(reference, ms=0.005, latency_ms=0.182))  # 0.177 unseen, 0.16 of it in every process
+
+
+def test_one_quiet_baseline_is_enough_to_see_hidden_work():
+    reference = FakeReference(noise_ms={"eager": 0.3, "compile": 0.02})
+    with pytest.raises(Decided, match=r"0\.157 ms of work per call") as found:
+        timed(reference, FakeBench(reference, ms=0.005, latency_ms=0.182))
+    assert found.value.outcome is Outcome.SUSPECT
+
+
+def test_hidden_work_is_seen_through_noise():
+    reference = FakeReference(noise_ms={"eager": 0.3, "compile": 0.16})
+    with pytest.raises(Decided, match=r"0\.200 ms of work per call"):
+        timed(reference, FakeBench(reference, ms=0.005, latency_ms=0.365))
+
+
+def test_without_baselines_nothing_is_taken_for_noise():
+    reference = FakeReference(noise_ms={"eager": 0.3, "compile": 0.16})
+    with pytest.raises(Decided, match=r"0\.177 ms of work per call"):
+        timed(reference, FakeBench(reference, ms=0.005, latency_ms=0.182), baselines=())
 
 
 def test_latency_of_slow_python_is_not_suspect():
