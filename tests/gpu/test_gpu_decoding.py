@@ -5,6 +5,8 @@ Needs transformers, and no weights: the models are random, of the shapes of real
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 
@@ -75,7 +77,9 @@ def test_kernels_compute_what_torch_computes(dtype):
     torch.testing.assert_close(OURS.add_norm(mine, delta, weight, 1e-6), PLAIN.add_norm(plain, delta, weight, 1e-6))
     torch.testing.assert_close(mine, plain)
     both = torch.randn(64, 2 * 8960, dtype=dtype, device="cuda")
-    torch.testing.assert_close(OURS.gated(both), PLAIN.gated(both))
+    # The gate is rounded on its way: two units of a 16-bit type; in fp32 exp differs more than that.
+    units = max(2 * torch.finfo(dtype).eps, 1.3e-6)
+    torch.testing.assert_close(OURS.gated(both), PLAIN.gated(both), rtol=units, atol=1e-5)
     angles = torch.randn(512, 128, device="cuda")
     cos, sin = angles.cos().to(dtype), angles.sin().to(dtype)
     qkv = torch.randn(64, 16 * 128, dtype=dtype, device="cuda")
@@ -139,13 +143,18 @@ def test_captured_steps_say_what_generate_says(kind):
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 def test_logprobs_are_those_of_a_trainer_within_bf16_noise(temperature):
     model = random_model(dtype=torch.bfloat16)
+    exact = copy.deepcopy(model).float()
     prompts = prompts_of(20, 300, 64)
     requests = [Request(prompt=prompt, max_tokens=64, seed=4, temperature=temperature) for prompt in prompts]
+    found, plain = [], []
     for prompt, result in zip(prompts, Decoder(model).all(requests), strict=True):
-        expected = logprobs_of(model, prompt, result.tokens, temperature or 1.0)
-        difference = (torch.tensor(result.logprobs) - expected).abs()
-        assert difference.mean() < 0.03
-        assert difference.max() < 0.3
+        expected = logprobs_of(exact, prompt, result.tokens, temperature or 1.0)
+        found.append((torch.tensor(result.logprobs) - expected).abs())
+        plain.append((logprobs_of(model, prompt, result.tokens, temperature or 1.0) - expected).abs())
+    # What bf16 costs the model's own forward pass it may cost the decoder, which rounds at other places.
+    ours, theirs = torch.cat(found), torch.cat(plain)
+    assert ours.mean() < 2 * theirs.mean()
+    assert ours.max() < 2 * theirs.max()
 
 
 def test_answers_do_not_depend_on_their_neighbours():
