@@ -295,7 +295,7 @@ def test_steps_see_rounding_that_the_reference_was_spared() -> None:
     answer = expected(function(body, "[torch.rand(4096)]")).outputs[0]
     assert answer.error.max == 0
     assert 1024 * 2**-26 < answer.steps.rms < 1025 * 2**-24
-    assert answer.change.rms < 2**-22
+    assert answer.change.rms < answer.steps.rms / 8
 
 
 def test_steps_use_the_precision_of_each_operator() -> None:

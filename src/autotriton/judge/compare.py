@@ -19,11 +19,8 @@ from autotriton.judge.hints import bare, hint, kind_of, percent, place
 from autotriton.judge.layouts import layout_problem
 from autotriton.judge.measure import Spread, as_tensor, measure, real, rounding, slice_length, spans
 from autotriton.judge.program import Leaf
-from autotriton.judge.tolerance import Bounds, bounds, class_bound, floor_of, reach
+from autotriton.judge.tolerance import Bounds, bounds, floor_of, slice_bounds
 from autotriton.types import Check
-
-SLICE_FACTOR = 16.0
-"""A slice may be this much worse than the whole, relative to its own norm."""
 
 
 @dataclass(frozen=True)
@@ -106,12 +103,7 @@ def _slice_problem(answer: Answer, got: Tensor, error: Spread) -> str:
     size, length = answer.size.slices, slice_length(real(got).shape)
     if size is None or error.slices is None:
         return ""
-    own = SLICE_FACTOR * class_bound(answer.unit) * size
-    allowed = own.clamp_min(floor_of(answer) * math.sqrt(length))
-    own_error = ((answer.error.slices, 8.0), (answer.steps.slices, 8.0))
-    for slices, factor in (*own_error, (answer.change.slices, 4 * reach(answer))):
-        if slices is not None:
-            allowed = torch.maximum(allowed, factor * slices)
+    allowed = slice_bounds(answer, size).clamp_min(floor_of(answer) * math.sqrt(length))
     # Errors of cancelled rows show in the two above; where they were not measured, only clearly large rows are safe.
     unit = answer.unit if answer.change.slices is None else min(answer.unit, 2.0**-24)
     noise = 16 * rounding(unit, answer.length) * answer.size.max * math.sqrt(length)

@@ -8,6 +8,7 @@ Must stay true: the model and the inputs it is given stay as they were; every ru
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -25,6 +26,7 @@ from autotriton.judge.measure import spans
 from autotriton.judge.modes import EagerMode
 from autotriton.judge.program import Inputs, Leaf, Model, Program, clone, duplicate, flatten, map_tensors, state
 from autotriton.judge.trace import EXACT, MOVES, is_view, op_name, tensors_of
+from autotriton.judge.unfolding import add_partial_sums, without_fused_attention
 
 WIDER = {
     torch.float16: torch.float64,
@@ -65,7 +67,7 @@ def run_wide(
         for tensor in {tensor.data_ptr(): tensor for tensor in state(wide).values()}.values():
             tensor.copy_(noise(tensor))
     try:
-        with _default_dtype(torch.float64), WAYS[way](), steps or nullcontext():
+        with _default_dtype(torch.float64), WAYS[way](), steps.unfused() if steps else nullcontext():
             result = program.run(wide, given, seed)
         leaves = flatten(result)[0]
     except TaskError:
@@ -104,7 +106,11 @@ class Promote(TorchFunctionMode):
 
 
 class Noise:
-    """x -> x * (1 + unit * xi), xi in {-1, 1}."""
+    """x -> x * (1 + unit * xi), xi uniform with variance 1.
+
+    Not a coin: between two equal spikes a coin's noise cancels half of the time, and a softmax that hangs on their
+    difference looks as if nothing could move it.
+    """
 
     def __init__(self, unit: float, device: torch.device, seed: int, keep_whole: bool) -> None:
         self.unit = unit
@@ -125,15 +131,20 @@ class Noise:
         return tensor
 
     def _factor(self, tensor: Tensor, unit: float) -> Tensor:
-        xi = torch.randint(0, 2, tensor.shape, generator=self.generator, device=tensor.device, dtype=torch.int8)
-        return xi.to(torch.float64).mul_(2 * unit).add_(1.0 - unit)
+        # Whole numbers from -127 to 127 have the variance 127 * 128 / 3, and take an eighth of fp64's room.
+        xi = torch.randint(-127, 128, tensor.shape, generator=self.generator, device=tensor.device, dtype=torch.int8)
+        return xi.to(torch.float64).mul_(unit / math.sqrt(127 * 128 / 3)).add_(1.0)
 
 
 class Steps(EagerMode):  # type: ignore[no-untyped-call]
     """Rounds the result of every operator as the reference does in its own precision: x * (1 + u/2 * xi).
 
     Half a unit roundoff is what rounding to nearest costs on average. `units` has the precision of each operator's
-    calls in the reference's own run; the fp64 run makes the same calls, or else fp32 is assumed.
+    calls in the reference's own run; of calls that only the fp64 run makes, fp32 is assumed, unless all is finer.
+
+    Steps inside one operator count as well (`unfolding.py`): attention is taken apart, since an exponent feels the
+    rounding of its logits, and so are sums. Other fused operators (softmax, norms) feel their inner steps as they feel
+    their inputs.
     """
 
     def __init__(self, units: dict[str, list[float]], noise: Noise) -> None:
@@ -148,12 +159,20 @@ class Steps(EagerMode):  # type: ignore[no-untyped-call]
             return out
         known, number = self._units.get(name, []), self._calls[name]
         self._calls[name] += 1
-        unit = known[number] if number < len(known) else 2.0**-24
+        unit = known[number] if number < len(known) else min(self._noise.unit, 2.0**-24)
+        if unit >= 2.0**-24:
+            add_partial_sums(name, args, kwargs or {}, out, self._noise)
         if unit > 0.0:
             for tensor in {id(leaf): leaf for leaf in tensors_of(pytree.tree_leaves(out))}.values():
                 if tensor.dtype is torch.float64 and not overlaps(tensor.shape, tensor.stride()):
                     self._noise(tensor, unit / 2)
         return out
+
+    @contextmanager
+    def unfused(self) -> Iterator[None]:
+        """Watches a run in which attention is made of single operators."""
+        with without_fused_attention(), self:
+            yield
 
 
 WAYS: tuple[Callable[[], AbstractContextManager[Any]], ...] = (

@@ -7,7 +7,8 @@ r = max(u, min(u, 2^-24) * max(4, sqrt K)) what an honest kernel loses (accumula
     rms error <= max(4 * own rms, c * change's rms, 4 r * rms oracle), and <= relative L2 class bound
     c          = max(8, sqrt K) for fp32 and fp64, else 3     `change`: what one unit roundoff in the inputs does
     own        = the reference's error, or what rounding every operator's result does to the oracle (`steps`) if that
-                 is more: at one draw the reference may have been lucky, an equally accurate kernel need not be
+                 is more: at one draw the reference may have been lucky, an equally accurate kernel need not be;
+                 the steps inside attention, sums and products count too
 
 A kernel that computes in a coarser precision v errs about 0.58 * v/u times `change` (rounding is uniform in [-v, v]):
 4750 times for TF32 or fp16 inside fp32. c stays below 512 (K is capped at 2^18), so that is seen wherever inputs are
@@ -32,6 +33,9 @@ from autotriton.judge.measure import rounding
 # Relative L2 error by unit roundoff: fp64, fp32, TF32 and fp16, bf16. Coarser formats: four roundoffs.
 CLASSES = ((2.0**-53, 1e-13), (2.0**-24, 1e-5), (2.0**-11, 2e-3), (2.0**-8, 1.6e-2))
 
+_SLICE_FACTOR = 16.0
+"""A slice may be this much worse than the whole, relative to its own norm."""
+
 
 @dataclass(frozen=True)
 class Bounds:
@@ -53,6 +57,24 @@ def bounds(answer: Answer) -> Bounds:
         rms=max(shared, 4 * near * answer.size.rms),
         l2=max(shared, max(class_bound(answer.unit), 2 * near) * answer.size.rms),
     )
+
+
+def slice_bounds(answer: Answer, size: Tensor) -> Tensor:
+    """L2 error that each slice of this size allows: by its size, or by how far it moved in any try."""
+    allowed = _SLICE_FACTOR * class_bound(answer.unit) * size
+    own_error = ((answer.error.slices, 8.0), (answer.steps.slices, 8.0))
+    for slices, factor in (*own_error, (answer.change.slices, 4 * reach(answer))):
+        if slices is not None:
+            allowed = torch.maximum(allowed, factor * slices)
+    return allowed
+
+
+def sensitive(answer: Answer) -> bool:
+    """Some slice was seen to move farther than its size allows; others may have been spared by luck."""
+    size = answer.size.slices
+    if size is None:
+        return False
+    return bool((slice_bounds(answer, size) > _SLICE_FACTOR * class_bound(answer.unit) * size).any())
 
 
 def class_bound(unit: float) -> float:

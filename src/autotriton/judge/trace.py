@@ -41,7 +41,8 @@ EXACT = {
 }
 """Operators whose results need no rounding, and casts, which fp64 runs make differently."""
 _ARG_REDUCTIONS = {"argmax", "argmin", "max", "min", "topk", "sort", "median", "nanmedian", "kthvalue", "mode"}
-_MATMULS = {"mm": 0, "bmm": 0, "mv": 0, "dot": 0, "addmm": 1, "baddbmm": 1, "addmv": 1}
+MATMULS = {"mm": 0, "bmm": 0, "mv": 0, "dot": 0, "addmm": 1, "baddbmm": 1, "addmv": 1}
+"""Products, and which argument is the left factor; the right one follows it."""
 
 
 def trace_ops(program: Program, model: Model, inputs: Inputs) -> dict[str, int]:
@@ -79,7 +80,7 @@ class Trace(EagerMode):  # type: ignore[no-untyped-call]
         self.random |= torch.Tag.nondeterministic_seeded in getattr(func, "tags", ()) and not _inert_dropout(
             func, args, kwargs
         )
-        self.matmul |= name in _MATMULS or "conv" in name or "scaled_dot_product" in name or "rnn" in name
+        self.matmul |= name in MATMULS or "conv" in name or "scaled_dot_product" in name or "rnn" in name
         self.length = max(self.length, min(accumulation(name, args, kwargs, out), LONGEST))
         self._note_precision(name, args, out)
         self._note_tie(name, args, kwargs, out)
@@ -119,8 +120,8 @@ class Trace(EagerMode):  # type: ignore[no-untyped-call]
 
 def accumulation(name: str, args: Any, kwargs: Any, out: Any) -> int:
     """How many terms one output element of this op adds up."""
-    if name in _MATMULS:
-        return int(args[_MATMULS[name]].shape[-1])
+    if name in MATMULS:
+        return int(args[MATMULS[name]].shape[-1])
     if name in {"convolution", "_convolution", "cudnn_convolution"}:
         transposed = len(args) > 6 and bool(args[6])
         groups = args[8] if len(args) > 8 else 1
