@@ -42,7 +42,7 @@ _CLOSE, _MOST = 1.1, 2
 tuned and judged.
 """
 _RACE_S = 60.0
-_ROOFLINE = 0.9
+_ROOFLINE = 0.85
 """Of what the hardware can do: who reaches it needs no rivals."""
 
 
@@ -175,8 +175,7 @@ class Solver:
         """Tasks whose baselines were measured in this run."""
         self.lock = GpuLock()
         gpu = self.processes.gpu() if self.device == "cuda" else None
-        if gpu is not None:
-            self.processes.server(interpret=False, compiles=True)  # it takes a while to start
+        self.processes.references_server()  # it takes a while to start
         self.room = Room(math.inf if gpu is None else gpu.memory_bytes)
 
     def __enter__(self) -> Solver:
@@ -198,13 +197,13 @@ class Solver:
         with trace.step("propose"):
             proposals = gather(proposer, task, self.options.candidates)
         size = self._size(task)
-        try:
-            with self._place(trace, race_bytes(size, self.room.total)):
-                finalists = self._finalists(task, proposals.candidates, trace)
-            with self._place(trace, gpu_bytes_of(size, self.room.total) if size else 0.0):
+        with self._place(trace, race_bytes(size, self.room.total)):
+            finalists = self._finalists(task, proposals.candidates, trace)
+        with self._place(trace, gpu_bytes_of(size, self.room.total) if size else 0.0):
+            try:
                 return self._decide(task, proposals, finalists, trace)
-        finally:
-            self.processes.references.forget(task)
+            finally:
+                self.processes.references.forget(task)  # before others are given its memory
 
     @contextlib.contextmanager
     def _place(self, trace: Trace, nbytes: float) -> Iterator[None]:
@@ -383,7 +382,7 @@ class Solver:
         """Bytes of the task's inputs, outputs and peak; nothing without a GPU."""
         if self.device != "cuda":
             return {}
-        process = self.processes.server(interpret=False, compiles=True).spawn(
+        process = self.processes.references_server().spawn(
             "reference", Limits(deadline_s=_SIZE_S, memory_bytes=64 << 30, allow_processes=True)
         )
         try:

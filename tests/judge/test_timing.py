@@ -18,7 +18,7 @@ from autotriton.judge.trial import Decided, Trial
 from autotriton.types import Outcome, Task, Tier
 
 TASK = Task(id="task", source="source")
-H200 = Gpu("NVIDIA H200", "9.0", 141 << 30, 60 << 20, 132)
+H200 = Gpu("NVIDIA H200", "9.0", 141 << 30, 60 << 20, 132, 1.0)
 
 
 # --- numbers ----------------------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ class FakeReference:
         self.seeds: list[int] = []
         self.__dict__.update(more)
 
-    def ask(self, do, session, *, phase, baseline=None, seed=None, variant=None, answer=None):
+    def ask(self, do, session, *, phase, baseline=None, seed=None, variant=None, answer=None, spin_ms=None):
         assert do == "time"
         self.log.append(baseline or phase)
         if seed is not None:
@@ -166,7 +166,7 @@ def judge_with(gpu=H200):
 
 def timed(reference, bench, gpu=H200, floor=None, **options):
     on = trial(**options)
-    contest = Contest(on, reference, floor or Floor())
+    contest = Contest(on, reference, floor or Floor(), 1.0)
     contest.repetition(bench)
     contest.conclude(judge_with(gpu))
     return on
@@ -333,7 +333,7 @@ def test_a_candidate_that_tunes_itself_warms_up_alone():
     reference = FakeReference()
     on = trial()
     on.code = "@triton.autotune(configs=[])"
-    Contest(on, reference, Floor()).repetition(FakeBench(reference))
+    Contest(on, reference, Floor(), 1.0).repetition(FakeBench(reference))
     assert reference.log[:3] == ["quiet", "fill", "candidate warm"]
 
 

@@ -62,7 +62,7 @@ def look(processes: Processes, task: Task) -> Need:
     """What the task's own source says about its tensors, asked in a process of the judge's."""
     readable = (task.import_root,) if task.import_root else ()
     limits = Limits(deadline_s=_LOOK_S, allow_processes=True, readable=readable)
-    process = processes.server(interpret=False, readable=readable).spawn("reference", limits)
+    process = processes.references_server(readable).spawn("reference", limits)
     try:
         process.channel.send({"do": "size", "task": task.model_dump(mode="json")})
         answer = process.channel.receive(_LOOK_S)[0]

@@ -34,6 +34,8 @@ class Gpu:
     memory_bytes: int
     l2_bytes: int
     processors: int
+    spin_ms: float | None = None
+    """How long a spin of the stopwatch takes while nobody else uses the device."""
 
 
 class Processes:
@@ -68,6 +70,10 @@ class Processes:
             if key not in self._servers:
                 self._servers[key] = ForkServer(self.kind, interpret=interpret, readable=key[1], compiles=compiles)
             return self._servers[key]
+
+    def references_server(self, readable: tuple[str, ...] = ()) -> ForkServer:
+        """Where references come from: on a machine that can time them, with torch.compile loaded."""
+        return self.server(interpret=False, readable=readable, compiles=self.gpu() is not None)
 
     def gpu(self) -> Gpu | None:
         """The GPU, as a throw-away process sees it; None on a machine without one."""
@@ -167,8 +173,10 @@ class Processes:
 
 
 def device_main(control: Any) -> None:
-    """Role of the throw-away process that looks at the GPU."""
+    """Role of the throw-away process that looks at the GPU, before anything of ours runs there."""
     import torch
+
+    from autotriton.judge.stopwatch import Stopwatch
 
     found = None
     if torch.cuda.is_available():
@@ -179,6 +187,7 @@ def device_main(control: Any) -> None:
             "memory_bytes": p.total_memory,
             "l2_bytes": getattr(p, "L2_cache_size", 0) or 64 << 20,
             "processors": p.multi_processor_count,
+            "spin_ms": Stopwatch().spin(),
         }
     Channel(control).send({"gpu": found})
 

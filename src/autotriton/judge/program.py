@@ -24,6 +24,7 @@ import torch.utils._pytree as pytree
 from torch import Tensor, nn
 
 from autotriton.errors import TaskError
+from autotriton.judge.shortage import out_of_memory
 from autotriton.types import Mode, Task
 
 FILENAME = "<task>"
@@ -128,6 +129,8 @@ class Program:
             raise
         except (Exception, SystemExit) as error:  # foreign code may raise anything
             text = " ".join(str(error).split())[:300]
+            if out_of_memory(error):
+                text = f"out of memory ({text})"
             raise TaskError(
                 f"task {self.task.id}: {what} raised {type(error).__name__}: {text}",
                 hint="run the task file by itself and fix it; a reference that raises cannot be judged",

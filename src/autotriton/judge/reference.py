@@ -27,6 +27,7 @@ from autotriton.judge.measure import fingerprint
 from autotriton.judge.oracle import expect
 from autotriton.judge.program import Inputs, Leaf, Program, duplicate, map_tensors, randomise_state, state
 from autotriton.judge.rehearsal import Rehearsal, variants_for
+from autotriton.judge.shortage import out_of_memory
 from autotriton.judge.shrink import shrink
 from autotriton.types import Check, Task
 
@@ -60,10 +61,10 @@ def main(control: socket.socket) -> None:
                 answer, descriptors = reference.answer(request)
         except TaskError as error:
             answer = {"task_error": str(error)}
-        except torch.OutOfMemoryError as error:
-            answer = {"task_error": f"the task does not fit into memory: {str(error).splitlines()[0]}"}
         except Exception as error:  # noqa: BLE001 - task code runs here: whatever it raises later must reach the parent as one line
-            answer = {"judge_error": f"{type(error).__name__}: {error}"}
+            text = f"{type(error).__name__}: {error}"
+            short = {"task_error": f"the task does not fit into memory: out of memory: {text.splitlines()[0]}"}
+            answer = short if out_of_memory(error) else {"judge_error": text}
         channel.send(answer, descriptors)
 
 

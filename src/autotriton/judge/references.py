@@ -198,7 +198,7 @@ class References:
             disk_bytes=4 << 30,
             processes=256,
         )
-        server = self._processes.server(interpret=False, readable=readable, compiles=self._processes.gpu() is not None)
+        server = self._processes.references_server(readable)
         start = partial(server.spawn, "reference", limits)
         process = self._processes.floor.admit(start) if gpu else start()
         gpu_bytes = 0

@@ -50,7 +50,7 @@ class Rehearsal:
         if phase == "check":
             return self._check(self.reference.sessions[int(request["session"])], request)
         if phase == "quiet":
-            return self.watch.quiet()
+            return self.watch.quiet(float(request["spin_ms"]))
         return self._baseline(phase, str(request["baseline"]), int(request["seed"]))
 
     def make(self, seed: int) -> list[Inputs]:

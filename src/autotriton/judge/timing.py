@@ -77,10 +77,11 @@ def measure(trial: Trial, reference: ReferenceClient, judge: Judge) -> None:
     unknown = [name for name in trial.options.baselines if name not in BASELINES]
     if unknown:
         raise UsageError(f"unknown baseline {unknown[0]!r}", hint=f"known: {', '.join(BASELINES)}")
-    if judge.processes.gpu() is None:
+    gpu = judge.processes.gpu()
+    if gpu is None or gpu.spin_ms is None:
         raise PrerequisiteError("timing needs a CUDA device", hint="use --tier run")
     with trial.stage("time"):
-        contest = Contest(trial, reference, judge.processes.floor)
+        contest = Contest(trial, reference, judge.processes.floor, gpu.spin_ms)
         for _ in range(trial.options.repetitions):
             with judge.bench(trial, reference, "cuda", Tier.TIME) as bench:
                 contest.repetition(bench)
@@ -90,8 +91,8 @@ def measure(trial: Trial, reference: ReferenceClient, judge: Judge) -> None:
 class Contest:
     """Candidate and baselines, alternated."""
 
-    def __init__(self, trial: Trial, reference: ReferenceClient, floor: Floor) -> None:
-        self.trial, self.reference, self.floor = trial, reference, floor
+    def __init__(self, trial: Trial, reference: ReferenceClient, floor: Floor, spin_ms: float) -> None:
+        self.trial, self.reference, self.floor, self._spin_ms = trial, reference, floor, spin_ms
         self.slices = self.noisy = 0
         self.candidate = Samples()
         self.baselines = {name: Samples() for name in trial.options.baselines}
@@ -124,7 +125,7 @@ class Contest:
         """The GPU to ourselves for a moment. The reference's lock comes first: another thread may share it."""
         with self.reference.lock, self.floor.alone(bench.process, self.reference.process):
             self.slices += 1
-            self.noisy += not self.reference.ask("time", -1, phase="quiet")["quiet"]
+            self.noisy += not self.reference.ask("time", -1, phase="quiet", spin_ms=self._spin_ms)["quiet"]
             yield
 
     def _round(self, bench: Bench, number: int) -> int:

@@ -23,6 +23,7 @@ from autotriton.judge.native import Native
 from autotriton.judge.program import flatten
 from autotriton.judge.program import structure as containers
 from autotriton.judge.rehearsal import Performance
+from autotriton.judge.shortage import out_of_memory
 from autotriton.judge.watching import Watch
 
 FILENAME = "<candidate>"
@@ -67,7 +68,7 @@ def describe_error(error: BaseException, session: Session | None) -> dict[str, A
         "type": type(root).__name__,
         "text": text[:2000],
         "line": line,
-        "out_of_memory": isinstance(root, torch.OutOfMemoryError | MemoryError),
+        "out_of_memory": out_of_memory(root),
         **(session.evidence() if session is not None else {}),
     }
 

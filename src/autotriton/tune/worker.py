@@ -71,6 +71,7 @@ class Worker:
         with self.parent.gate(SHARED):
             found = {name: self._sorted(name) for name in shares}
         with self.parent.gate(ALONE):
+            self.clock.wait_until_quiet()
             ends = search.time_slices(shares, self.parent.left_s())
             started = time.monotonic()
             for name in shares:
