@@ -143,7 +143,7 @@ def crowded():
     """References of a GPU with room for two such tasks."""
     server = SimpleNamespace(spawn=lambda *_: FakeProcess())
     return References(
-        SimpleNamespace(gpu_memory=lambda: 8 << 30, server=lambda interpret, readable=(): server, floor=Floor())
+        SimpleNamespace(gpu_memory=lambda: 8 << 30, references_server=lambda readable: server, floor=Floor())
     )
 
 
@@ -176,8 +176,8 @@ def test_a_task_waits_until_another_has_given_its_memory_back(crowded):
 def test_what_a_task_takes_of_a_gpu_by_hand():
     gib = 1 << 30
     size = {"bytes": 4 * gib, "output_bytes": 8 * gib, "peak_bytes": 12 * gib}
-    # Arenas and a case 2 (4 + 8), the oracle 2 * 8, a run in fp64 2 * 12, the candidate 12, contexts 3.
-    assert gpu_bytes_of(size, 140 * gib) == (24 + 16 + 24 + 12 + 3) * gib
+    # Arenas and a case 2 (4 + 8), the oracle 2 * 8, a run in fp64 2 * 12, the candidate 12 - 4, contexts 3.
+    assert gpu_bytes_of(size, 140 * gib) == (24 + 16 + 24 + 8 + 3) * gib
     assert gpu_bytes_of(size, 48 * gib) == 48 * gib
     assert gpu_bytes_of({"bytes": gib, "output_bytes": None, "peak_bytes": None}, 140 * gib) == 19 * gib
     assert gpu_bytes_of({"bytes": None}, 140 * gib) == 35 * gib
@@ -190,7 +190,7 @@ def test_a_reference_that_opens_while_all_is_closed_is_ended(crowded):
             return super().receive(timeout_s)
 
     opened_one = Closing()
-    crowded._processes.server = lambda interpret, readable=(): SimpleNamespace(spawn=lambda *_: opened_one)
+    crowded._processes.references_server = lambda readable: SimpleNamespace(spawn=lambda *_: opened_one)
     with pytest.raises(JudgeError, match="closed"):
         on_gpu(crowded, "a")
     assert opened_one.ended

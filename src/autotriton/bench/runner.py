@@ -111,12 +111,11 @@ class _Runner:
         samples = self.options.samples
         self._say(Begun(len(self.tasks) * samples, len(self.done), self.accepted))
         kept = self._kept()
-        # In no order: large tasks follow each other in a suite, and only few of those fit into a GPU's memory at once.
-        missing = only_missing(
-            sorted(self.tasks.values(), key=lambda task: task.hash),
-            self.done | {(one.task.id, one.sample) for one in kept},
-            samples,
-        )
+        tasks = list(self.tasks.values())
+        if self.options.tier in (Tier.RUN, Tier.TIME):
+            # Large tasks follow each other in a suite, and only few of those fit into a GPU's memory at once.
+            tasks.sort(key=lambda task: task.hash)
+        missing = only_missing(tasks, self.done | {(one.task.id, one.sample) for one in kept}, samples)
         self._say(Came(len(kept)))
         proposing = Proposing(
             self.proposer,
