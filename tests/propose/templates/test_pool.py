@@ -55,6 +55,18 @@ TRIALS = {
     "average_wide": Trial(lambda x: F.avg_pool2d(x, 11), (_x(2, 3, 40, 50),)),
     "average_wide_1d": Trial(lambda x: F.avg_pool1d(x, 7, 5), (_x(2, 3, 50, dtype=torch.bfloat16),)),
     "average_one_image": Trial(lambda x: F.avg_pool2d(x, 2), (_x(5, 11, 12),)),
+    "strip_max": Trial(lambda x: F.max_pool2d(x, 4, 1, 1), (_special(1, 2, 40, 70),), more=((_x(2, 2, 33, 65),),)),
+    "strip_max_step": Trial(lambda x: F.max_pool2d(x, (5, 3), (2, 1), (2, 1), (1, 2)), (_x(1, 2, 70, 70),)),
+    "strip_max_ceil": Trial(lambda x: F.max_pool2d(x, 4, 2, 1, ceil_mode=True), (_x(1, 1, 67, 131),)),
+    "strip_average": Trial(lambda x: F.avg_pool2d(x, 3, 1, 1), (_x(1, 2, 34, 66),)),
+    "strip_average_of_inside": Trial(
+        lambda x: F.avg_pool2d(x, 4, 2, 1, ceil_mode=True, count_include_pad=False), (_x(1, 1, 67, 131),)
+    ),
+    "strip_average_ceil": Trial(lambda x: F.avg_pool2d(x, 4, 2, 1, ceil_mode=True), (_x(1, 1, 67, 131),)),
+    "strip_3d": Trial(lambda x: F.max_pool3d(x, 3, 1, 1, (2, 1, 1)), (_x(1, 1, 6, 34, 64),)),
+    "strip_average_3d": Trial(
+        lambda x: F.avg_pool3d(x, (2, 3, 3), 1, (1, 1, 1), divisor_override=7), (_x(1, 4, 33, 64),)
+    ),
     "global_average": Trial(lambda x: F.adaptive_avg_pool2d(x, 1), (_x(2, 5, 11, 12),), more=((_x(1, 5, 11, 12),),)),
     "global_half": Trial(lambda x: F.adaptive_avg_pool3d(x, 1), (_x(2, 5, 4, 5, 6, dtype=torch.float16),)),
     "global_max": Trial(lambda x: F.adaptive_max_pool2d(x, 1), (_special(2, 5, 11, 12),)),

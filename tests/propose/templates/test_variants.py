@@ -25,7 +25,10 @@ WIDE = Sample("return (x * 2).sum(1), x.amax(1)", "torch.randn(2, 16400)")
 DEEP = Sample("return torch.relu(self.l(x))", "torch.randn(4, 2048)", init="self.l = nn.Linear(2048, 8)")
 LINEAR = Sample("return F.gelu(self.l(x)) + x", "torch.randn(20, 32)", init="self.l = nn.Linear(32, 32)")
 CONV = Sample("return torch.relu(self.c(x))", "torch.randn(2, 16, 6, 6)", init="self.c = nn.Conv2d(16, 16, 3)")
+POOL = Sample("return torch.relu(F.max_pool2d(x, 3, 1, 1))", "torch.randn(1, 2, 33, 64)")
 CASES = {
+    "strips_fused": POOL,
+    "pooling_windows": replace(POOL, variant="windows"),
     "looped_norm": replace(NORM, variant="looped"),
     "unsplit_sum": replace(WIDE, variant="unsplit"),
     "unsplit_product": replace(DEEP, variant="unsplit"),

@@ -113,7 +113,7 @@ class Body:
         self.mask_of, self.rows, self.row = mask_of, rows, row
         self.columns = [group for group in groups if group not in rows] if row else []
         self.column = ("col", "n_cols")
-        self.steered = False
+        self.steered = 0
         self._hinted: dict[str, str] = {}
         self.values: dict[torch.fx.Node, str] = {}
         self.lines: list[str] = []
@@ -241,8 +241,8 @@ class Body:
     def _steered(self, offsets: str) -> str:
         if offsets not in self._hinted:
             name = self._hinted[offsets] = self.names.unique("elements")
-            self.lines.append("# Neighbours in memory lie along the last dimension: let lanes run there.")
-            self.lines.append(f"{name} = {steered(offsets)}")
+            self.lines.append("# Neighbours in memory lie along the last dimension: one element per lane there.")
+            self.lines.append(f"{name} = {steered(offsets, self.steered)}")
         return self._hinted[offsets]
 
 

@@ -153,7 +153,7 @@ class _Direct:
         place = f"c * {x}_stride_c + {' + '.join(offsets)}"
         return [
             f"inside = {' & '.join(inside)}",
-            f"offsets = {steered(place) if self._leaps() and not self.call.transposed else place}",
+            f"offsets = {steered(place, self._rank()) if self._shifts() else place}",
             f"x = tl.load({x}_ptr + offsets, mask=inside, other=0.0).to({self.accumulator})",
             f"acc += x * tl.load({self.names.weight}_ptr + c * channel_taps + {tap}).to({self.accumulator})",
         ]
@@ -166,12 +166,16 @@ class _Direct:
         outputs = [f"o{axis}{self._broadcast(axis)}" for axis in self.call.axes]
         index = [*(["n"] if self.call.batched else []), "oc", *outputs]
         image = "n" if self.call.batched and self.call.pixels > 1 else ""
-        places = Places(image, steered=self._leaps() and self.call.transposed)
+        places = Places(image, steered=self._rank() if self._shifts() else 0)
         return [*lines, *self.site.epilogue.lines("acc", index, "exists", places)]
 
-    def _leaps(self) -> bool:
-        """Whether neighbours of a block of two dimensions are not neighbours in the input, or transposed the output."""
-        return self.call.dims > 1 and self.call.stride[-1] > 1
+    def _shifts(self) -> bool:
+        """Whether a tap's row of inputs, or a phase's row of outputs, is not as aligned as the rows of a tensor."""
+        return self.call.kernel[-1] > 1 or self.call.stride[-1] > 1
+
+    def _rank(self) -> int:
+        """Dimensions of a block."""
+        return min(self.call.dims, 2)
 
     def wrapper(self) -> str:
         x, weight, epilogue = self.names.x, self.names.weight, self.site.epilogue

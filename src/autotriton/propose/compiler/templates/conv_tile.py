@@ -94,6 +94,8 @@ def result_lines(call: ConvCall, by_phase: bool, images: str, first_image: str =
     if by_phase:
         lines += [f"o{axis} = q{axis} * STRIDE_{axis.upper()} + phase_{axis}" for axis in call.axes]
         lines += [f"position_exists = position_exists & (o{axis} < O{axis.upper()})" for axis in call.axes]
+    elif by_image(call) and call.dims == 1:
+        lines.append("ow = place  # neighbours in memory, which the compiler does not see through the minimum")
     return [*lines, "oc_exists = oc_in_group < OC // GROUPS"]
 
 
@@ -106,9 +108,10 @@ def result_index(call: ConvCall) -> list[str]:
 def result_places(call: ConvCall, by_phase: bool) -> Places:
     """Positions with others between them, or of several images, are no neighbours: the compiler has to be told."""
     if not call.batched:
-        return Places(steered=True)
+        return Places(steered=2)
     flat = ("", "") if by_phase else ("place[None, :]", "positions")
-    return Places("n", "" if by_image(call) else "image[None, :]", *flat, steered=by_phase or not by_image(call))
+    leaps = by_phase or not by_image(call)
+    return Places("n", "" if by_image(call) else "image[None, :]", *flat, steered=2 if leaps else 0)
 
 
 def plain_taps(call: ConvCall) -> list[str]:

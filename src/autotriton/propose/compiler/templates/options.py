@@ -24,6 +24,8 @@ class Options:
     """fp32 operands of products and convolutions as sums of fp16 parts, made beforehand: None where it pays."""
     fused: bool = True
     """What follows a product, a convolution or another family's operator element by element is in its kernel."""
+    strips: bool = True
+    """Pooling windows that overlap from row to row share what they have in common."""
 
 
 DEFAULT = Options()
@@ -33,4 +35,5 @@ VARIANTS = (
     Options("in_kernel", "fp32 products split into parts inside their kernels", split_operands=False),
     Options("presplit", "fp32 products of operands split into parts beforehand", split_operands=True),
     Options("separate_epilogue", "what follows a product or a convolution in a kernel of its own", fused=False),
+    Options("windows", "pooling windows one by one, whatever they share", strips=False),
 )

@@ -30,20 +30,24 @@ class Places:
     """One index that counts through all dimensions behind the second; empty where the tile has none."""
     flat_size: str = ""
     """The kernel's name for the product of those dimensions."""
-    steered: bool = False
-    """Nothing tells the compiler that neighbours in memory lie along the tile's last dimension: it has to be told."""
+    steered: int = 0
+    """The tile's dimensions, where the compiler has to be told how its lanes shall run (see `steered`)."""
 
 
 NO_PLACES = Places()
 
 
-def steered(offsets: str) -> str:
-    """Offsets of a tile of two dimensions with lanes along the second, whatever the compiler knows about them.
+def steered(offsets: str, dims: int = 2) -> str:
+    """Offsets of a tile with one element per lane and lanes along the last dimension, whatever the compiler knows.
 
-    Where nothing it knows makes neighbours in memory lie along one of the dimensions, Triton 3.6 lets lanes run along
+    Where nothing it knows makes neighbours in memory lie along one of two dimensions, Triton 3.6 lets lanes run along
     the first, 3.9 along the last; the wrong one was eight times slower. The hint claims pairs of neighbours, but at an
     alignment of one element, so that no access becomes wider than an element by it.
+    Where one of several accesses could be wide (the aligned tap of a window), Triton lays all of them out for it, four
+    elements to a lane; those that are not aligned then take four times as many steps.
     """
+    if dims == 1:
+        return f"tl.max_contiguous(tl.multiple_of({offsets}, 1), 1)"
     return f"tl.max_contiguous(tl.multiple_of({offsets}, (1, 1)), (1, 2))"
 
 

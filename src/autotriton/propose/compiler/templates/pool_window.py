@@ -142,10 +142,11 @@ class _Window:
         offsets = " + ".join(f"at_{a}{self._broadcast(a)} * {x}_stride_{a}" for a in self.call.axes)
         other = 'float("-inf")' if self.call.is_max else "0.0"
         lines = [f"inside = {' & '.join(inside)}"]
-        if self.call.dims > 1 and self._leaps():
-            lines.append(f"offsets = {steered(offsets)}")
-            offsets = "offsets"
-        load = f"tl.load({x}_ptr + {offsets}, mask=inside, other={other}).to({self.call.accumulator})"
+        place = f"{x}_ptr + {offsets}"
+        if self._shifts():
+            lines.append(f"places = {steered(place, min(self.call.dims, 2))}")
+            place = "places"
+        load = f"tl.load({place}, mask=inside, other={other}).to({self.call.accumulator})"
         if not self.call.is_max:
             return [*lines, f"acc += {load}"]
         if not self.call.indices_used:
@@ -159,9 +160,9 @@ class _Window:
             "acc = tl.where(greater, x, acc)",
         ]
 
-    def _leaps(self) -> bool:
-        """Whether neighbouring outputs' windows do not start at neighbouring inputs."""
-        return self.call.adaptive or self.call.stride[-1] > 1
+    def _shifts(self) -> bool:
+        """Whether a tap's row of inputs is not as aligned as the rows of a tensor."""
+        return self.call.adaptive or self.call.kernel[-1] > 1 or self.call.stride[-1] > 1
 
     def _finish(self) -> list[str]:
         lines = [] if self.call.is_max else self._divided()
@@ -169,7 +170,8 @@ class _Window:
         outputs = [f"o{axis}{self._broadcast(axis)}" for axis in self.call.axes]
         index = [*(["n"] if self.call.batched else []), "c", *outputs]
         image = "n" if self.call.batched and self.call.pixels > 1 else ""
-        lines += self.names.epilogue.lines("acc", index, "exists", Places(image))
+        places = Places(image, steered=min(self.call.dims, 2) if self._shifts() else 0)
+        lines += self.names.epilogue.lines("acc", index, "exists", places)
         if self.call.indices_used:
             lines.append(f"tl.store(indices_ptr + {flat_offset(self.call.sizes(), index)}, indices, mask=exists)")
         return lines
