@@ -30,6 +30,7 @@ CASES = {
     "strips_fused": POOL,
     "pooling_windows": replace(POOL, variant="windows"),
     "looped_norm": replace(NORM, variant="looped"),
+    "looped_variance": Sample("return x.var(1), x.mean(1)", "torch.randn(3, 700).double() + 50", variant="looped"),
     "unsplit_sum": replace(WIDE, variant="unsplit"),
     "unsplit_product": replace(DEEP, variant="unsplit"),
     "presplit_product": replace(LINEAR, variant="presplit"),
@@ -50,6 +51,11 @@ def test_every_variant_is_right(results: dict[str, Any], name: str):
     assert not isinstance(found, str), found
     for given, wanted in found:
         torch.testing.assert_close(given, wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_statistics_in_double_precision_are_that_exact(results: dict[str, Any]):
+    for given, wanted in results["looped_variance"]:
+        torch.testing.assert_close(given, wanted, rtol=1e-12, atol=0.0)
 
 
 def test_variants_that_change_nothing_are_left_out():

@@ -269,12 +269,16 @@ def _variance(kind: torch.dtype, count: str, correction: float) -> Reducer:
             f"{s}_rounds += 1.0",
             f"{s}_seen += tl.where({mask}, 1.0, 0.0)",
             f"{s}_step = tl.where({mask}, {v} - {s}_mean, 0.0)",
-            f"{s}_mean += {s}_step / {s}_rounds",
-            f"{s}_m2 += {s}_step * tl.where({mask}, {v} - {s}_mean, 0.0)",
+            f"{s}_moved = {s}_step * (1.0 / {s}_rounds)",
+            f"{s}_mean += {s}_moved",
+            f"{s}_m2 += {s}_step * ({s}_step - {s}_moved)",
         ]
 
+    # A plain number is of 32 bits.
+    zero = "tl.zeros((1, 1), tl.float64)" if kind is torch.float64 else "0.0"
+
     def start(s: str, shape: str) -> Lines:
-        return [*(f"{s}_{n} = tl.zeros({shape}, {tl})" for n in ("mean", "m2", "seen")), f"{s}_rounds = 0.0"]
+        return [*(f"{s}_{n} = tl.zeros({shape}, {tl})" for n in ("mean", "m2", "seen")), f"{s}_rounds = {zero}"]
 
     return Reducer(
         once=once,
