@@ -103,7 +103,7 @@ class CountingProcesses(Processes):
         super().__init__()
         self.spawned: Counter[str] = Counter()
 
-    def server(self, *, interpret, readable=()):
+    def server(self, *, interpret, readable=(), compiles=False):
         return _Counting(super().server(interpret=interpret, readable=readable), self.spawned)
 
 

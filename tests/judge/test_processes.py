@@ -52,7 +52,9 @@ def test_an_unknown_sandbox_is_a_usage_error():
 @pytest.mark.parametrize(("kind", "servers"), [("bwrap", 2), ("namespaces", 1)])
 def test_under_bwrap_a_task_that_reads_its_folder_has_a_server_of_its_own(machine, monkeypatch, kind, servers):
     walls = []
-    monkeypatch.setattr(processes_module, "ForkServer", lambda kind, *, interpret, readable: walls.append(readable))
+    monkeypatch.setattr(
+        processes_module, "ForkServer", lambda kind, *, interpret, readable, compiles: walls.append(readable)
+    )
     made = machine(None)
     made.kind = kind
     made.server(interpret=False)

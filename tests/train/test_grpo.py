@@ -64,7 +64,7 @@ def _kill_after_checkpoint(workshop: Any, config: Any, run: Any) -> None:
     environment = {**os.environ, "PYTHONPATH": source}
     command = [sys.executable, str(script), str(run.path.parent), run.id, config.model_dump_json()]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, start_new_session=True)
-    state = run.path / "checkpoints" / "checkpoint-2" / "trainer_state.json"
+    state = run.path / "checkpoints" / "checkpoint-2" / "whole"
     deadline = time.monotonic() + 200
     while not state.is_file() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.02)

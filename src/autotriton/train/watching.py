@@ -12,6 +12,9 @@ from autotriton.train.guard import Guard
 from autotriton.train.journal import Journal
 from autotriton.train.processes import agreed, is_first
 
+WHOLE_FILE = "whole"
+"""Last into a checkpoint's folder: a run that is killed before it goes on from an earlier one."""
+
 
 class Watch:
     """State the callback shares with the run: why it stopped, if it did."""
@@ -63,8 +66,12 @@ class Watch:
             control.should_save = False  # the checkpoint before is the last good one
 
     def save(self, arguments: Any, state: Any) -> None:
+        """After the trainer's own files: what is ours, then the mark that nothing is missing."""
+        folder = Path(arguments.output_dir) / f"checkpoint-{state.global_step}"
         if self._saving is not None:
-            self._saving(Path(arguments.output_dir) / f"checkpoint-{state.global_step}")
+            self._saving(folder)
+        if is_first():
+            (folder / WHOLE_FILE).touch()
 
 
 def callback(watch: Watch) -> Any:
@@ -88,8 +95,8 @@ def callback(watch: Watch) -> Any:
 
 
 def last_checkpoint(folder: Path) -> Path | None:
-    """The newest checkpoint that was written whole; the trainer's state is its last file."""
-    found = [path for path in folder.glob("checkpoint-*") if (path / "trainer_state.json").is_file()]
+    """The newest checkpoint that was written whole."""
+    found = [path for path in folder.glob("checkpoint-*") if (path / WHOLE_FILE).is_file()]
     return max(found, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
 
 
