@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -143,6 +143,24 @@ def flat_offset(sizes: Sequence[str], index: Sequence[str]) -> str:
     for size, one in zip(sizes[1:], index[1:], strict=True):
         text = f"({text}) * {size} + {one}"
     return text
+
+
+def divisor(call: PoolCall, broadcast: Callable[[str], str]) -> str:
+    """How many elements a window of an average counts; `broadcast` says how an axis's coordinate meets the block."""
+    axes = list(zip(call.axes, call.upper, strict=True))
+    if call.divisor is not None:
+        return str(call.divisor)
+    if call.adaptive:
+        spans = [f"(end_{a} - start_{a}){broadcast(a)}" for a in call.axes]
+    elif (call.count_padding and not call.ceil_mode) or not (call.ceil_mode or any(call.padding)):
+        spans = [f"K{big}" for big in call.upper]
+    elif call.count_padding:  # in ceil mode windows may reach over the padding's end, which does not count
+        spans = [
+            f"(tl.minimum(start_{a} + K{big}, {big} + PADDING_{big}) - start_{a}){broadcast(a)}" for a, big in axes
+        ]
+    else:
+        spans = [f"(tl.minimum(start_{a} + K{big}, {big}) - tl.maximum(start_{a}, 0)){broadcast(a)}" for a, big in axes]
+    return f"({' * '.join(spans)})"
 
 
 class PoolNames:

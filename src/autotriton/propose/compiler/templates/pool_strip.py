@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from autotriton.propose.compiler.templates.conv_call import indented, parameter_list
 from autotriton.propose.compiler.templates.piece import Piece, Places, Setting, Site, steered
-from autotriton.propose.compiler.templates.pool_call import HELPER, PoolCall, PoolNames
+from autotriton.propose.compiler.templates.pool_call import HELPER, PoolCall, PoolNames, divisor
 
 _MOST_ROWS, _MOST_COLUMNS = 8, 16
 """Of a window: rows are kept in registers, columns are unrolled."""
@@ -132,24 +132,10 @@ class _Strip:
         rows = [f"row_{k}" for k in range(call.kernel[-2])]
         lines.append(f"acc = {rows[0]}")
         lines += [f"acc = tl.maximum(acc, {row}, {_NAN})" if call.is_max else f"acc += {row}" for row in rows[1:]]
-        lines += [] if call.is_max else [f"acc = acc / {self._divisor()}"]
+        lines += [] if call.is_max else [f"acc = acc / {divisor(call, lambda _: '')}"]
         index = [*(["n"] if call.batched else []), "c", *(f"o{axis}" for axis in call.axes)]
         lines += self.names.epilogue.lines("acc", index, "exists", Places(steered=1))
         return [*lines, *(f"row_{k} = row_{k + call.stride[-2]}" for k in range(self.kept))]
-
-    def _divisor(self) -> str:
-        """How many elements a window counts."""
-        call = self.call
-        axes = list(zip(call.axes, call.upper, strict=True))
-        if call.divisor is not None:
-            return str(call.divisor)
-        if (call.count_padding and not call.ceil_mode) or not (call.ceil_mode or any(call.padding)):
-            return f"({' * '.join(f'K{big}' for big in call.upper)})"
-        if call.count_padding:  # in ceil mode windows may reach over the padding's end, which does not count
-            spans = [f"(tl.minimum(start_{a} + K{big}, {big} + PADDING_{big}) - start_{a})" for a, big in axes]
-        else:
-            spans = [f"(tl.minimum(start_{a} + K{big}, {big}) - tl.maximum(start_{a}, 0))" for a, big in axes]
-        return f"({' * '.join(spans)})"
 
     # --- wrapper
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from autotriton.propose.compiler.templates.conv_call import indented, parameter_list
 from autotriton.propose.compiler.templates.conv_direct import block_settings, spanning
 from autotriton.propose.compiler.templates.piece import Piece, Places, Setting, Site, shape_of, steered
-from autotriton.propose.compiler.templates.pool_call import HELPER, PoolCall, PoolNames, flat_offset
+from autotriton.propose.compiler.templates.pool_call import HELPER, PoolCall, PoolNames, divisor, flat_offset
 
 _MOST_UNROLLED = 32
 
@@ -178,24 +178,7 @@ class _Window:
 
     def _divided(self) -> list[str]:
         """The sum over how many elements it counts."""
-        call = self.call
-        if call.divisor is not None:
-            return [f"acc = acc / {call.divisor}"]
-        if call.adaptive:
-            spans = [f"(end_{a} - start_{a}){self._broadcast(a)}" for a in call.axes]
-        elif (call.count_padding and not call.ceil_mode) or not self._checked():
-            return [f"acc = acc / ({' * '.join(f'K{axis}' for axis in call.upper)})"]
-        elif call.count_padding:  # in ceil mode windows may reach over the padding's end, which does not count
-            spans = [
-                f"(tl.minimum(start_{a} + K{big}, {big} + PADDING_{big}) - start_{a}){self._broadcast(a)}"
-                for a, big in zip(call.axes, call.upper, strict=True)
-            ]
-        else:
-            spans = [
-                f"(tl.minimum(start_{a} + K{big}, {big}) - tl.maximum(start_{a}, 0)){self._broadcast(a)}"
-                for a, big in zip(call.axes, call.upper, strict=True)
-            ]
-        return [f"acc = acc / ({' * '.join(spans)})"]
+        return [f"acc = acc / {divisor(self.call, self._broadcast)}"]
 
     # --- wrapper
 
