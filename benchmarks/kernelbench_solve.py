@@ -2,8 +2,8 @@
 
 The same steps as `autotriton optimize`, arranged so that many problems share one GPU and its cores: a problem reserves
 the memory it may need before it touches the device, correctness and compiling run beside other problems, and whatever
-is timed has the GPU alone in short slices (the judge's floor). Candidates race as they are; the fastest is tuned and
-judged with its times, others only where they were close or it failed.
+is timed has the GPU alone in short slices (the judge's floor). Candidates race as they are, the fastest are tuned and
+race again, and the winner is judged with its times; the next one only where it failed.
 """
 
 from __future__ import annotations
@@ -39,11 +39,9 @@ _TUNED = "+tuned"
 _TEMPLATES = "compiler:templates"
 _CLOSE, _MOST = 1.1, 2
 """A candidate that takes this much longer than the fastest one before tuning may still win after it; so many are
-tuned and judged.
+tuned.
 """
 _RACE_S = 60.0
-_ROOFLINE = 0.85
-"""Of what the hardware can do: who reaches it needs no rivals."""
 
 
 @dataclass(frozen=True)
@@ -62,15 +60,6 @@ class SolverOptions:
     """Measure eager and torch.compile again, whatever is known of them."""
     tune_on_cpu: bool = False
     """In Triton's interpreter, which is for tests: the problems' own shapes are far too large."""
-
-
-@dataclass(frozen=True)
-class Finalist:
-    """A candidate, what tuning made of it, and its time in the race."""
-
-    candidate: Candidate
-    tuned: Candidate | None
-    ms: float
 
 
 class Room:
@@ -198,10 +187,10 @@ class Solver:
             proposals = gather(proposer, task, self.options.candidates)
         size = self._size(task)
         with self._place(trace, race_bytes(size, self.room.total)):
-            finalists = self._finalists(task, proposals.candidates, trace)
+            ranked = self._ranked(task, proposals.candidates, trace)
         with self._place(trace, gpu_bytes_of(size, self.room.total) if size else 0.0):
             try:
-                return self._decide(task, proposals, finalists, trace)
+                return self._decide(task, proposals, ranked, trace)
             finally:
                 self.processes.references.forget(task)  # before others are given its memory
 
@@ -213,9 +202,9 @@ class Solver:
                 held.enter_context(self.room.hold(nbytes))
             yield
 
-    def _decide(self, task: Task, proposals: Proposals, finalists: Sequence[Finalist], trace: Trace) -> table.Row:
+    def _decide(self, task: Task, proposals: Proposals, ranked: Sequence[Candidate], trace: Trace) -> table.Row:
         try:
-            found = self._best(task, proposals.candidates, finalists, trace)
+            found = self._best(task, proposals.candidates, ranked, trace)
         except TaskError as error:
             random = "random by itself" in str(error)
             status = table.EXCLUDED if random else table.FAILED
@@ -226,34 +215,27 @@ class Solver:
         text = reasons[-1] if reasons else f"no candidate: {proposals.complaint}"
         return {"status": table.FAILED, "reason": text, **self._baselines(task, trace), **_traced(trace)}
 
-    def _finalists(self, task: Task, candidates: Sequence[Candidate], trace: Trace) -> list[Finalist]:
-        """Fastest first; those that may win are tuned."""
-        found: list[Finalist] = []
-        for place, (candidate, ms) in enumerate(self._raced(task, candidates, trace)):
-            close = place < _MOST and (not found or not math.isfinite(ms) or ms <= _CLOSE * found[0].ms)
-            tuned = self._tune(task, candidate, trace) if close and self._tunable(candidate) else None
-            found.append(Finalist(candidate, tuned, ms))
-        return found
+    def _ranked(self, task: Task, candidates: Sequence[Candidate], trace: Trace) -> list[Candidate]:
+        """In the order in which they are judged: the fastest first; those that may win are tuned and race again."""
+        raced = self._raced(task, candidates, trace)
+        limit = _CLOSE * raced[0][1] if raced else math.inf
+        close = [candidate for candidate, ms in raced[:_MOST] if ms <= limit]
+        tuned = [made for one in close if self._tunable(one) and (made := self._tune(task, one, trace)) is not None]
+        rest = [candidate for candidate, _ in raced if candidate not in close]
+        again = self._raced(task, [*tuned, *close], trace) if tuned else [(one, math.inf) for one in close]
+        return [*(candidate for candidate, _ in again), *rest]
 
     def _best(
-        self, task: Task, candidates: Sequence[Candidate], finalists: Sequence[Finalist], trace: Trace
+        self, task: Task, candidates: Sequence[Candidate], ranked: Sequence[Candidate], trace: Trace
     ) -> tuple[Candidate, Verdict] | None:
-        """The fastest correct candidate with its full verdict.
-
-        torch.compile is compiled once for all of them: the reference's process keeps it.
-        """
-        found: list[tuple[Candidate, Verdict]] = []
-        limit = math.inf
-        for one in finalists:
-            if found and (one.ms > limit or (len(found) == _MOST and math.isfinite(one.ms)) or _perfect(found[-1][1])):
+        """The first correct candidate with its full verdict."""
+        found: tuple[Candidate, Verdict] | None = None
+        for candidate in ranked:
+            found = self._timed(task, candidate, trace)
+            if found is not None:
                 break
-            judged = None if one.tuned is None else self._timed(task, one.tuned, trace)
-            judged = judged or self._timed(task, one.candidate, trace)
-            if judged is not None:
-                found.append(judged)
-                limit = min(limit, _CLOSE * one.ms)
         self._check_engine(task, candidates, trace)
-        return min(found, key=lambda one: _ms(one[1]), default=None)
+        return found
 
     def _raced(self, task: Task, candidates: Sequence[Candidate], trace: Trace) -> list[tuple[Candidate, float]]:
         """Fastest first, with their times; as given where nothing can be timed."""
@@ -400,15 +382,6 @@ def race_bytes(size: dict[str, Any], total: float) -> float:
         return 0.0
     peak = size.get("peak_bytes")
     return total / 4 if peak is None else min(total, 2.0 * float(peak) + (1 << 30))
-
-
-def _perfect(verdict: Verdict) -> bool:
-    """Nothing left to gain."""
-    return verdict.roofline_share is not None and verdict.roofline_share > _ROOFLINE
-
-
-def _ms(verdict: Verdict) -> float:
-    return math.inf if verdict.timing is None else verdict.timing.median_ms
 
 
 def _times(verdict: Verdict) -> dict[str, float]:

@@ -176,7 +176,7 @@ def device_main(control: Any) -> None:
     """Role of the throw-away process that looks at the GPU, before anything of ours runs there."""
     import torch
 
-    from autotriton.judge.stopwatch import Stopwatch
+    from autotriton.idle import spin_ms
 
     found = None
     if torch.cuda.is_available():
@@ -187,7 +187,7 @@ def device_main(control: Any) -> None:
             "memory_bytes": p.total_memory,
             "l2_bytes": getattr(p, "L2_cache_size", 0) or 64 << 20,
             "processors": p.multi_processor_count,
-            "spin_ms": Stopwatch().spin(),
+            "spin_ms": spin_ms(),
         }
     Channel(control).send({"gpu": found})
 

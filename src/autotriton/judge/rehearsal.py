@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from autotriton.idle import wait_until_idle
 from autotriton.judge import compare, structure
 from autotriton.judge.oracle import expect
 from autotriton.judge.program import Inputs, duplicate, state
@@ -50,7 +51,7 @@ class Rehearsal:
         if phase == "check":
             return self._check(self.reference.sessions[int(request["session"])], request)
         if phase == "quiet":
-            return self.watch.quiet(float(request["spin_ms"]))
+            return {"quiet": wait_until_idle(float(request["spin_ms"]))}
         return self._baseline(phase, str(request["baseline"]), int(request["seed"]))
 
     def make(self, seed: int) -> list[Inputs]:

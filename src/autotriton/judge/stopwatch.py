@@ -17,12 +17,6 @@ import torch
 _FLUSH_BYTES = 256 << 20  # exceeds the H200's 60 MB L2 (and any other's), so each sample starts cold
 _WARMUP_S, _MIN_WARMUPS, _MAX_WARMUPS = 0.4, 4, 200
 _SETTLED = 0.02
-_SPIN_CYCLES, _QUIET_SPINS, _CALIBRATION = 2_000_000, 3, 20
-"""About a millisecond; contexts that share a GPU take turns of about two."""
-_SPIN_SLACK = 1.6
-"""A clock lowered by heat or power makes a spin longer too, but not twice as long."""
-_QUIET_S = 10.0
-"""What others had enqueued before they were stopped drains in this time; it has to be done anyway."""
 _synchronize = torch.cuda.synchronize
 _sleep: Callable[[int], None] = torch.cuda._sleep
 _new_event: Callable[..., Any] = torch.cuda.Event
@@ -62,17 +56,6 @@ class Stopwatch:
         _synchronize()
         return {"warmups": len(times), "peak_bytes": torch.cuda.max_memory_allocated() - held}
 
-    def quiet(self, spin_ms: float) -> dict[str, Any]:
-        """Wait until nothing else runs on the device: spins take about as long as on an idle one."""
-        started, settled = perf_counter(), 0
-        while settled < _QUIET_SPINS and perf_counter() - started < _QUIET_S:
-            settled = settled + 1 if _spin() <= _SPIN_SLACK * spin_ms else 0
-        return {"quiet": settled >= _QUIET_SPINS}
-
-    def spin(self) -> float:
-        """Milliseconds of a spin on this device, the shortest of several."""
-        return min(_spin() for _ in range(_CALIBRATION))
-
     def block(self, calls: Sequence[_Call]) -> dict[str, Any]:
         """One sample per call: device times, then latency and enqueue time of one more round."""
         self.prepare()
@@ -89,15 +72,6 @@ class Stopwatch:
         _synchronize()
         device = [start.elapsed_time(end) for start, end in marks]
         return {"device_ms": device, **_latency(calls[0])}
-
-
-def _spin() -> float:
-    start, end = _new_event(enable_timing=True), _new_event(enable_timing=True)
-    start.record()
-    _sleep(_SPIN_CYCLES)
-    end.record()
-    _synchronize()
-    return float(start.elapsed_time(end))
 
 
 def _latency(call: _Call) -> dict[str, float]:

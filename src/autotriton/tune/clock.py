@@ -14,14 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from autotriton.idle import SPIN_CYCLES, wait_until_idle
+
 _FLUSH_BYTES = 256 << 20  # exceeds any GPU's L2, so each sample starts cold
 _SAMPLE = 1 << 20
 """Elements of a result that are looked at."""
 _TOLERANCE = 1e-2
 """Relative rms: a sanity check, far above what another tile size changes. The judge decides afterwards."""
-
-_SPIN_CYCLES, _SPIN_SLACK, _QUIET_SPINS, _QUIET_S = 2_000_000, 1.6, 3, 10.0
-"""See the judge's stopwatch."""
 
 _new_event: Callable[..., Any] = torch.cuda.Event
 _sleep: Callable[[int], None] = torch.cuda._sleep
@@ -64,7 +63,7 @@ class CudaClock:
         device = torch.cuda.current_device()
         properties = driver.active.utils.get_device_properties(device)
         self.shared_limit = int(properties["max_shared_mem"])
-        self._spin_ms = _SPIN_CYCLES / (properties.get("sm_clock_rate") or 1e6)  # kHz
+        self._spin_ms = SPIN_CYCLES / (properties.get("sm_clock_rate") or 1e6)  # kHz
         self._flush = torch.empty(_FLUSH_BYTES, dtype=torch.uint8, device="cuda")
         self._cycles = 0
 
@@ -94,14 +93,7 @@ class CudaClock:
 
     def wait_until_quiet(self) -> None:
         """Until what others had enqueued before they were stopped is done."""
-        started, settled = perf_counter(), 0
-        while settled < _QUIET_SPINS and perf_counter() - started < _QUIET_S:
-            start, end = _new_event(enable_timing=True), _new_event(enable_timing=True)
-            start.record()
-            _sleep(_SPIN_CYCLES)
-            end.record()
-            torch.cuda.synchronize()
-            settled = settled + 1 if start.elapsed_time(end) <= _SPIN_SLACK * self._spin_ms else 0
+        wait_until_idle(self._spin_ms)
 
     def healthy(self) -> bool:
         """False after an error that the CUDA context does not survive."""
