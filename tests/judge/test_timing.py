@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -151,7 +152,8 @@ class FakeBench:
         import time
 
         time.sleep(sum(value for value in self.device_ms if value > 0) / 1e3 + 0.0005)
-        return {"device_ms": self.device_ms, "latency_ms": self.latency_ms, "enqueue_ms": self.enqueue_ms}
+        latency_ms = self.latency_ms if isinstance(self.latency_ms, float) else next(self.latency_ms)
+        return {"device_ms": self.device_ms, "latency_ms": latency_ms, "enqueue_ms": self.enqueue_ms}
 
 
 def trial(**options) -> Trial:
@@ -277,6 +279,17 @@ def test_without_baselines_nothing_is_taken_for_noise():
     reference = FakeReference(noise_ms={"eager": 0.3, "compile": 0.16})
     with pytest.raises(Decided, match=r"0\.177 ms of work per call"):
         timed(reference, FakeBench(reference, ms=0.005, latency_ms=0.182), baselines=())
+
+
+def test_a_disturbance_in_some_blocks_is_not_hidden_work():
+    reference = FakeReference()
+    timed(reference, FakeBench(reference, ms=0.005, latency_ms=itertools.cycle([0.4, 0.01, 0.3, 0.5])))
+
+
+def test_work_hidden_in_most_calls_is_suspect():
+    reference = FakeReference()
+    with pytest.raises(Decided, match="of work per call"):
+        timed(reference, FakeBench(reference, ms=0.005, latency_ms=itertools.cycle([0.4, 0.4, 0.4, 0.4, 0.01])))
 
 
 def test_latency_of_slow_python_is_not_suspect():

@@ -41,6 +41,13 @@ SAMPLES = {
         "torch.randn(8, 5)",
     ),
     "everything": _batches("return (x * 2).mean(), x.mean(0), x.std(), x.max()", "torch.randn(8, 3, 40)"),
+    "one_element": _batches(
+        "a, b = x.max(1), x.var(1, unbiased=False)\n"
+        "return x.sum(1), x.argmax(1), (x > 0).any(1), *a, b, x.std(1), y.sum(1, dtype=torch.int64), y.prod(1), "
+        "torch.logsumexp(x, 1), x.mean(1).relu(), torch.count_nonzero(y, 1)",
+        "torch.randn(8, 1, 6), torch.randint(0, 5, (8, 1, 1), dtype=torch.int32)",
+        "x, y",
+    ),
     "batch_norm": _batches("return self.n(x)", "torch.randn(8, 6, 5, 5)", init="self.n = nn.BatchNorm2d(6)"),
     "group_norm": _batches("return self.n(x)", "torch.randn(8, 6, 5, 5)", init="self.n = nn.GroupNorm(3, 6)"),
     "merged": _batches(

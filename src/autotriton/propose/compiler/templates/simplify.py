@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import torch
 import torch.fx
 
@@ -9,9 +12,11 @@ from autotriton.propose.compiler.templates.cluster import is_reduction, reduced_
 from autotriton.propose.compiler.templates.export import Exported
 from autotriton.propose.compiler.templates.expressions import name_of
 from autotriton.propose.compiler.templates.piece import node_at, shape_of
+from autotriton.propose.compiler.templates.views import is_view
 
 aten = torch.ops.aten
-_SAME = frozenset(["sum", "mean", "amax", "amin", "prod"])
+_FULL = aten.full_like.default
+_PLACE = "place"
 
 
 def simplify(exported: Exported) -> None:
@@ -44,27 +49,55 @@ def _all_of_it(node: torch.fx.Node) -> None:
 
 
 def _over_one_element(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
-    """The element itself, in the shape of the result."""
-    if isinstance(node.meta["val"], torch.Tensor) and name_of(node) in _SAME:
-        _replace_by_view(graph, node, node)
+    """The element itself, or what is known of it, in the shape of the result. Kernels count on more than one."""
+    name = name_of(node)
+    if isinstance(node.meta["val"], torch.Tensor):
+        _replace_by_view(graph, node, node, _PLACE if name in ("argmax", "argmin") else name)
         return
+    parts = ("var", "mean") if name == "var_mean" else (name, _PLACE)
     for part in list(node.users):
-        which = part.args[1] if part.target is not None and len(part.args) > 1 else None
-        kept = 1 if name_of(node) == "var_mean" else 0
-        if which == kept and isinstance(node.meta["val"], tuple | list):
-            _replace_by_view(graph, part, node)
+        if isinstance(part.args[1], int):
+            _replace_by_view(graph, part, node, parts[part.args[1]])
 
 
-def _replace_by_view(graph: torch.fx.Graph, result: torch.fx.Node, reduction: torch.fx.Node) -> None:
-    source = reduction.args[0]
-    assert isinstance(source, torch.fx.Node)
-    value = result.meta["val"]
-    if value.dtype != source.meta["val"].dtype:
-        return
+def _replace_by_view(graph: torch.fx.Graph, result: torch.fx.Node, reduction: torch.fx.Node, what: str) -> None:
+    value, source = result.meta["val"], node_at(reduction.args[0])
     with graph.inserting_before(result):
+        if what == _PLACE:
+            source = _inserted(graph, _FULL, source, 0, dtype=value.dtype)
+        elif what in ("any", "all"):
+            source = _inserted(graph, aten.ne.Scalar, source, 0)
+        elif what == "var":  # of an infinite element, and of one less the correction, there is none
+            one = _correction(reduction) == 0
+            source = _inserted(graph, *((aten.sub.Tensor, source, source) if one else (_FULL, source, math.nan)))
+        elif value.dtype != source.meta["val"].dtype:
+            source = _inserted(graph, aten._to_copy.default, source, dtype=value.dtype)
+        elif _returned(result):  # a reduction's answer is never the input itself
+            source = _inserted(graph, aten.clone.default, source)
         view = graph.call_function(aten.view.default, (source, list(value.shape)))
     view.meta["val"] = value
     result.replace_all_uses_with(view)
+
+
+def _correction(node: torch.fx.Node) -> float:
+    """Of a `var_mean`; 1 unless it says otherwise."""
+    if str(node.target) == "aten.var_mean.correction":
+        given = node.kwargs.get("correction")
+        return 1.0 if given is None else float(given)  # type: ignore[arg-type]
+    place = 2 if str(node.target) == "aten.var_mean.dim" else 1
+    return float(bool(node.args[place])) if len(node.args) > place else float(bool(node.kwargs.get("unbiased", True)))
+
+
+def _inserted(graph: torch.fx.Graph, target: Any, *args: Any, **kwargs: Any) -> torch.fx.Node:
+    made = graph.call_function(target, args, kwargs)
+    values = [given.meta["val"] if isinstance(given, torch.fx.Node) else given for given in args]
+    made.meta["val"] = target(*values, **kwargs)
+    return made
+
+
+def _returned(node: torch.fx.Node) -> bool:
+    """The node, or a view of it, is among the results."""
+    return any(user.op == "output" or (is_view(user) and _returned(user)) for user in node.users)
 
 
 def _value_only(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
