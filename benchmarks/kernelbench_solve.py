@@ -12,8 +12,7 @@ import contextlib
 import math
 import threading
 import time
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -42,6 +41,8 @@ _CLOSE, _MOST = 1.1, 2
 tuned.
 """
 _RACE_S = 60.0
+_LARGE_SHARE = 1 / 3
+"""Of the GPU's memory."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,8 @@ class SolverOptions:
     tune_s: float = 10.0
     retune: bool = False
     jobs: int = 2
+    races: int = 8
+    """Problems whose candidates race and are tuned at once: that is mostly compiling."""
     candidates: int = 4
     repetitions: int = 3
     timing_s: float = 0.6
@@ -62,36 +65,59 @@ class SolverOptions:
     """In Triton's interpreter, which is for tests: the problems' own shapes are far too large."""
 
 
-class Room:
-    """GPU memory, handed out first come, first served; small ones pass a large one that waits, but not for long."""
+@dataclass(eq=False)
+class Share:
+    """Memory somebody has or waits for."""
 
-    def __init__(self, total_bytes: float, patience_s: float = 10.0) -> None:
+    nbytes: float
+    large: bool
+    came: float = field(default_factory=time.monotonic)
+
+
+class Room:
+    """GPU memory. Large problems are served in their order, one place always being kept for the next of them; small
+    ones share the rest, and pass each other, but nobody is passed for long.
+    """
+
+    def __init__(self, total_bytes: float, patience_s: float = 30.0) -> None:
         self.total = total_bytes
-        self._free = total_bytes
         self._patience_s = patience_s
-        self._queue: deque[float] = deque()
-        """When those who wait came."""
+        self._waiting: list[Share] = []
+        self._held: list[Share] = []
         self._changed = threading.Condition()
 
     @contextlib.contextmanager
     def hold(self, wanted_bytes: float) -> Iterator[None]:
-        wanted, came = min(wanted_bytes, self.total), time.monotonic()
+        nbytes = min(wanted_bytes, self.total)
+        share = Share(nbytes, nbytes > _LARGE_SHARE * self.total)
         with self._changed:
-            self._queue.append(came)
-            while self._free < wanted or not self._may_go(came):
-                self._changed.wait()
-            self._queue.remove(came)
-            self._free -= wanted
+            self._waiting.append(share)
+            while not self._may_go(share):
+                self._changed.wait(1.0)
+            self._waiting.remove(share)
+            self._held.append(share)
             self._changed.notify_all()
         try:
             yield
         finally:
             with self._changed:
-                self._free += wanted
+                self._held.remove(share)
                 self._changed.notify_all()
 
-    def _may_go(self, came: float) -> bool:
-        return self._queue[0] == came or time.monotonic() - self._queue[0] < self._patience_s
+    def _may_go(self, share: Share) -> bool:
+        if _bytes(self._held) + share.nbytes > self.total:
+            return False
+        alike = [other for other in self._waiting if other.large == share.large]
+        if share.large:
+            return alike[0] is share
+        kept = max((other.nbytes for other in [*self._waiting, *self._held] if other.large), default=0.0)
+        used = _bytes(other for other in self._held if not other.large)
+        passed = share is not alike[0] and time.monotonic() - alike[0].came > self._patience_s
+        return not passed and used + share.nbytes <= self.total - kept
+
+
+def _bytes(shares: Iterable[Share]) -> float:
+    return sum(share.nbytes for share in shares)
 
 
 class Gate:
@@ -166,6 +192,7 @@ class Solver:
         gpu = self.processes.gpu() if self.device == "cuda" else None
         self.processes.references_server()  # it takes a while to start
         self.room = Room(math.inf if gpu is None else gpu.memory_bytes)
+        self.races = threading.Semaphore(options.races)
 
     def __enter__(self) -> Solver:
         return self
@@ -186,7 +213,7 @@ class Solver:
         with trace.step("propose"):
             proposals = gather(proposer, task, self.options.candidates)
         size = self._size(task)
-        with self._place(trace, race_bytes(size, self.room.total)):
+        with self._place(trace, race_bytes(size, self.room.total), self.races):
             ranked = self._ranked(task, proposals.candidates, trace)
         with self._place(trace, gpu_bytes_of(size, self.room.total) if size else 0.0):
             try:
@@ -195,10 +222,11 @@ class Solver:
                 self.processes.references.forget(task)  # before others are given its memory
 
     @contextlib.contextmanager
-    def _place(self, trace: Trace, nbytes: float) -> Iterator[None]:
-        """Memory on the GPU; waiting for it is a step of its own."""
+    def _place(self, trace: Trace, nbytes: float, turn: AbstractContextManager[object] | None = None) -> Iterator[None]:
+        """One's turn and memory on the GPU; waiting for them is a step of its own."""
         with contextlib.ExitStack() as held:
             with trace.step("wait"):
+                held.enter_context(turn or contextlib.nullcontext())
                 held.enter_context(self.room.hold(nbytes))
             yield
 

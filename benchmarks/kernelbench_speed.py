@@ -277,6 +277,7 @@ def solver_options(args: argparse.Namespace) -> SolverOptions:
         tune_s=args.tune_seconds,
         retune=args.retune,
         jobs=args.jobs or max(2, 2 * len(os.sched_getaffinity(0)) // args.workers),
+        races=args.races,
         candidates=args.candidates,
         repetitions=args.repetitions,
         timing_s=args.timing_seconds,
@@ -304,6 +305,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--workers", type=int, default=8, help="problems at once")
     made.add_argument("--fresh-baselines", action="store_true", help="time eager and torch.compile anew")
     made.add_argument("--jobs", type=int, default=None, help="kernels compiled at once, per problem")
+    made.add_argument("--races", type=int, default=8, help="problems tuned at once; others are judged or wait")
     made.add_argument("--candidates", type=int, default=4, help="at most this many per problem")
     made.add_argument("--tune-seconds", type=float, default=10.0, help="per candidate; 0 leaves tuning out")
     made.add_argument("--retune", action="store_true", help="ignore the tile cache")

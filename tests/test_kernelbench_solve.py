@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -90,6 +91,7 @@ def make(monkeypatch, tmp_path):
         solver = object.__new__(solve.Solver)
         solver.options, solver.device = solve.SolverOptions(tune_s=tune_s), "cuda"
         solver.processes, solver.lock, solver.room = Processes(), GpuLock(), solve.Room(100.0)
+        solver.races = threading.Semaphore(1)
         solver._run, solver._full = RuleJudge(run), RuleJudge(full or (lambda code: timed(1.0)))
         solver._eager = RuleJudge(eager or (lambda code: timed(1.0)))
         solver._plain = RuleJudge(plain or (lambda code: timed(4.0)))

@@ -238,27 +238,55 @@ def test_no_time_makes_no_proposals(checkout, tmp_path):
 # --- sharing the GPU --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("patience_s", "second"), [(0.0, "large"), (60.0, "small")])
-def test_a_small_one_passes_a_large_one_that_has_not_waited_long(patience_s, second):
-    room, order, release = solve.Room(10.0, patience_s), [], threading.Event()
+class Visitors:
+    """Threads that hold a part of a room of ten until they are told to leave it."""
 
-    def take(name: str, wanted: float) -> None:
-        with room.hold(wanted):
-            order.append(name)
-            if name == "first":
-                release.wait(5)
+    def __init__(self, patience_s: float = 60.0) -> None:
+        self.room, self.entered, self._told = solve.Room(10.0, patience_s), [], {}
 
-    threads = []
-    for name, wanted in (("first", 8.0), ("large", 99.0), ("small", 1.0)):
-        threads.append(threading.Thread(target=take, args=(name, wanted)))
-        threads[-1].start()
+    def come(self, name: str, wanted: float) -> None:
+        told = self._told[name] = threading.Event()
+
+        def visit() -> None:
+            with self.room.hold(wanted):
+                self.entered.append(name)
+                told.wait(10)
+
+        threading.Thread(target=visit, daemon=True).start()
         time.sleep(0.05)
-    assert order == (["first"] if second == "large" else ["first", "small"])  # never more than there is
-    release.set()
-    for thread in threads:
-        thread.join(5)
-    assert order[1] == second
-    assert len(order) == 3
+
+    def leave(self, name: str) -> None:
+        self._told[name].set()
+        time.sleep(0.05)
+
+
+def test_large_ones_follow_each_other_and_small_ones_share_the_rest():
+    visitors = Visitors()
+    for name, wanted in (("large", 6.0), ("second large", 7.0), ("small", 2.0), ("too much", 2.0), ("tiny", 1.0)):
+        visitors.come(name, wanted)
+    assert visitors.entered == ["large", "small", "tiny"]  # three are left beside the second large one
+    visitors.leave("large")
+    assert visitors.entered[3:] == ["second large"]
+    visitors.leave("second large")
+    assert visitors.entered[4:] == ["too much"]
+
+
+def test_a_small_one_is_not_passed_for_long():
+    visitors = Visitors(patience_s=0.0)
+    for name, wanted in (("a", 3.0), ("b", 3.0), ("c", 3.0), ("d", 2.0), ("e", 1.0)):
+        visitors.come(name, wanted)
+    assert visitors.entered == ["a", "b", "c"]
+    visitors.leave("a")
+    assert visitors.entered[3:] == ["d", "e"]
+
+
+def test_nobody_gets_more_than_there_is():
+    visitors = Visitors()
+    visitors.come("all", 99.0)
+    visitors.come("small", 1.0)
+    assert visitors.entered == ["all"]
+    visitors.leave("all")
+    assert visitors.entered == ["all", "small"]
     with solve.Room(math.inf).hold(0.0):
         pass
 
