@@ -181,6 +181,24 @@ def test_what_hangs_together_is_one_kernel(forward: str, init: str, titles: list
     assert [title_of(cluster) for cluster in _clusters(forward, "torch.randn(4, 32)", init=init)] == titles
 
 
+@pytest.mark.parametrize(
+    ("forward", "operands"),
+    [
+        ("return torch.cat([x, x * 2, x * 3], 1)", [3]),
+        (
+            "f = [x]\nfor k in range(5):\n    f.append(torch.cat(f, 1).sum(1, keepdim=True))\nreturn f[-1]",
+            [1, 2, 3, 2, 2],
+        ),
+        ("return torch.cat([x * k for k in range(40)])", [16, 16, 8, 3]),
+        ("return torch.cat([x.half() if k else x for k in range(20)])", [20]),
+    ],
+)
+def test_concatenations_have_few_operands(forward: str, operands: list[int]):
+    exported = Sample(forward, "torch.randn(4, 3)").exported()
+    simplify(exported)
+    assert [len(node.args[0]) for node in exported.graph.nodes if "aten.cat" in str(node.target)] == operands
+
+
 def test_clusters_run_in_an_order_in_which_operands_are_made():
     clusters = _clusters(
         "y = self.a(x)\nz = y * 2\ns = z.sum(1, keepdim=True)\nw = self.b(z / s)\nreturn w + y * s, z - w",

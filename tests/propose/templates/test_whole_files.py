@@ -41,6 +41,12 @@ SAMPLES = {
         "torch.randn(8, 5)",
     ),
     "everything": _batches("return (x * 2).mean(), x.mean(0), x.std(), x.max()", "torch.randn(8, 3, 40)"),
+    "joined": _batches(
+        "f = [x]\nfor k in range(6):\n    f.append(torch.cat(f, 1).amax(1, keepdim=True) * (k + 1))\n"
+        "return torch.cat(f, 1), torch.stack([x * k for k in range(20)], 1), torch.cat([y, *f[:4]], 1)",
+        "torch.randn(8, 3), torch.randn(8, 2).half()",
+        "x, y",
+    ),
     "one_element": _batches(
         "a, b = x.max(1), x.var(1, unbiased=False)\n"
         "return x.sum(1), x.argmax(1), (x > 0).any(1), *a, b, x.std(1), y.sum(1, dtype=torch.int64), y.prod(1), "

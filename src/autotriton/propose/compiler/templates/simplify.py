@@ -11,6 +11,7 @@ import torch.fx
 from autotriton.propose.compiler.templates.cluster import is_reduction, reduced_dims
 from autotriton.propose.compiler.templates.export import Exported
 from autotriton.propose.compiler.templates.expressions import name_of
+from autotriton.propose.compiler.templates.joins import narrow
 from autotriton.propose.compiler.templates.piece import node_at, shape_of
 from autotriton.propose.compiler.templates.views import is_view
 
@@ -22,6 +23,7 @@ _PLACE = "place"
 def simplify(exported: Exported) -> None:
     graph = exported.graph
     graph.eliminate_dead_code()
+    narrow(graph)
     for node in list(graph.nodes):
         if node.op == "call_function" and name_of(node) in ("copy", "slice_scatter"):
             _all_of_it(node)
