@@ -40,6 +40,8 @@ _CLOSE, _MOST = 1.1, 2
 """A candidate that takes this much longer than the fastest one before tuning may still win after it; so many are
 tuned.
 """
+_RANDOM = "forward is random"
+"""What the compiler says of a task no kernel can be compared with."""
 _RACE_S = 60.0
 _LARGE_SHARE = 1 / 3
 """Of the GPU's memory."""
@@ -241,6 +243,8 @@ class Solver:
             return {**self._row(task, *found), **_traced(trace)}
         reasons = [f"{one['outcome']}: {one['message']}" for one in trace.attempts if "message" in one]
         text = reasons[-1] if reasons else f"no candidate: {proposals.complaint}"
+        if not reasons and _RANDOM in proposals.complaint:
+            return {"status": table.EXCLUDED, "reason": proposals.complaint, **_traced(trace)}
         return {"status": table.FAILED, "reason": text, **self._baselines(task, trace), **_traced(trace)}
 
     def _ranked(self, task: Task, candidates: Sequence[Candidate], trace: Trace) -> list[Candidate]:

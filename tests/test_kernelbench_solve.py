@@ -223,6 +223,12 @@ def test_a_random_reference_is_left_out_and_another_bad_task_fails(make):
     assert make(run=broken, full=broken).solve(TASK, ListProposer("a"))["status"] == "failed"
 
 
+def test_a_task_the_compiler_finds_random_is_left_out(make):
+    error = ProposerError("task x could not be captured: forward is random: it calls native_dropout")
+    row = make().solve(TASK, ListProposer(error=error))
+    assert (row["status"], "native_dropout" in row["reason"]) == ("excluded", True)
+
+
 def test_a_correct_kernel_that_cannot_be_timed_stays_correct(make):
     def gone(code):
         raise JudgeError("the GPU fell off")
