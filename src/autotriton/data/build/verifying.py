@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from autotriton.data.build import judging, routes
@@ -17,10 +17,22 @@ from autotriton.data.build.forming import Wish, formed
 from autotriton.data.build.progress import Progress, Watcher
 from autotriton.data.build.questions import example
 from autotriton.data.build.records import Judged, Selected, answer_key
+from autotriton.judge import Judge
 from autotriton.judge.pool import Judgement, judge_many
 from autotriton.types import Candidate, Task
 
 UNJUDGED, NO_FORM = "unjudged", "no form"
+_AT_ONCE = 1024
+"""Candidates whose forms are made before they are judged."""
+
+
+@dataclass(frozen=True)
+class Proposed:
+    """A candidate with its task and who proposed it."""
+
+    chosen: Selected
+    route: str
+    candidate: Candidate
 
 
 @dataclass(frozen=True)
@@ -55,45 +67,57 @@ def verify(
     watch: Watcher = lambda _: None,
 ) -> Progress:
     done = {judged.key for judged in folder.judged}
-    progress = Progress("verify", before=len(done))
-    waiting: list[Answer] = []
-    for answer in _answers(folder, shard, workers or os.cpu_count() or 1):
-        if isinstance(answer, Judged):
-            if answer.key not in done:
-                _record(folder, answer, progress, watch)
-        elif answer.key not in done:
-            waiting.append(answer)
-    progress.total = len(waiting) + progress.done
-    jobs: list[tuple[Task, str]] = [(answer.chosen.task.task, answer.code) for answer in waiting]
-    if jobs:
-        for judgement in judge_many(jobs, judging.options(folder.config, device), workers=workers):
-            _record(folder, _judged(waiting[judgement.index], judgement, folder.config), progress, watch)
+    proposed = [one for one in _proposed(folder, shard) if not _finished(one, folder.config, done)]
+    progress = Progress("verify", total=sum(_most_forms(one, folder.config) for one in proposed), before=len(done))
+    with Judge(judging.options(folder.config, device)) as judge:
+        # A part at a time: forms cost time too, and what is not judged yet is formed again after a kill.
+        for start in range(0, len(proposed), _AT_ONCE):
+            part = proposed[start : start + _AT_ONCE]
+            answers = [one for one in _answers(part, folder.config, workers) if one.key not in done]
+            progress.total = (progress.total or 0) - sum(_most_forms(one, folder.config) for one in part) + len(answers)
+            for failed in [one for one in answers if isinstance(one, Judged)]:
+                _record(folder, failed, progress, watch)
+            waiting = [one for one in answers if isinstance(one, Answer)]
+            jobs: list[tuple[Task, str]] = [(answer.chosen.task.task, answer.code) for answer in waiting]
+            for judgement in judge_many(jobs, workers=workers, judge=judge):
+                _record(folder, _judged(waiting[judgement.index], judgement, folder.config), progress, watch)
     progress.ended = time.monotonic()
     return progress
 
 
-def _answers(folder: Folder, shard: tuple[int, int], workers: int) -> Iterator[Answer | Judged]:
-    """Every form of what the routes proposed; of a candidate nothing true can be said about, why."""
+def _proposed(folder: Folder, shard: tuple[int, int]) -> Iterator[Proposed]:
+    """Every candidate of this machine's share of the tasks."""
     which, shards = shard
     tasks = {chosen.key: chosen for chosen in folder.selected}
-    compiled: list[tuple[Selected, str, Candidate]] = []
     for proposal in folder.proposals:
         chosen = tasks.get(proposal.task_hash)
-        if chosen is None or routes.shard_of(chosen.task.task, shards) != which:
-            continue
-        for candidate in proposal.candidates:
-            if candidate.completion is not None:  # a language model's own words
-                yield Answer(chosen, proposal.route, candidate.id, 0, candidate.code, candidate.completion)
-            else:
-                compiled.append((chosen, proposal.route, candidate))
-    seed, most = str(folder.config.seed), folder.config.propose.forms
-    wishes = [Wish(candidate, most if route == routes.TEMPLATES else 1, seed) for _, route, candidate in compiled]
-    for (chosen, route, candidate), made in zip(compiled, formed(wishes, workers), strict=True):
+        if chosen is not None and routes.shard_of(chosen.task.task, shards) == which:
+            for candidate in proposal.candidates:
+                yield Proposed(chosen, proposal.route, candidate)
+
+
+def _most_forms(one: Proposed, config: BuildConfig) -> int:
+    return config.propose.forms if one.route == routes.TEMPLATES and one.candidate.completion is None else 1
+
+
+def _finished(one: Proposed, config: BuildConfig, done: set[str]) -> bool:
+    forms = range(_most_forms(one, config))
+    return all(answer_key(one.chosen.key, one.route, one.candidate.id, form) in done for form in forms)
+
+
+def _answers(part: Sequence[Proposed], config: BuildConfig, workers: int | None) -> Iterator[Answer | Judged]:
+    """Every form of these candidates; of one nothing true can be said about, why."""
+    compiled = [one for one in part if one.candidate.completion is None]
+    for one in part:
+        if one.candidate.completion is not None:  # a language model's own words
+            yield Answer(one.chosen, one.route, one.candidate.id, 0, one.candidate.code, one.candidate.completion)
+    wishes = [Wish(one.candidate, _most_forms(one, config), str(config.seed)) for one in compiled]
+    for one, made in zip(compiled, formed(wishes, workers or os.cpu_count() or 1), strict=True):
         if isinstance(made, str):
-            yield _formless(chosen, route, candidate, made)
+            yield _formless(one.chosen, one.route, one.candidate, made)
             continue
         for number, form in enumerate(made):
-            yield Answer(chosen, route, candidate.id, number, form.code, form.completion, form.formulas)
+            yield Answer(one.chosen, one.route, one.candidate.id, number, form.code, form.completion, form.formulas)
 
 
 def _formless(chosen: Selected, route: str, candidate: Candidate, why: str) -> Judged:

@@ -18,7 +18,8 @@ _TAKEN = frozenset(dir(builtins)) | frozenset(keyword.kwlist) | {"self", "torch"
 
 def renamed(code: str, names: Mapping[str, str]) -> str:
     """The program with those of `names` that can be changed safely."""
-    safe = {old: new for old, new in names.items() if old != new and old not in fixed_names(code)}
+    fixed = fixed_names(code)
+    safe = {old: new for old, new in names.items() if old != new and old not in fixed}
     used = {token.string for token in _tokens(code) if token.type == tokenize.NAME}
     safe = {old: new for old, new in safe.items() if new not in used and new not in _TAKEN and new.isidentifier()}
     if len(set(safe.values())) != len(safe):
