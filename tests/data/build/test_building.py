@@ -65,7 +65,8 @@ def test_every_teaching_task_is_accounted_for(built):
     assert {line.task_hash for line in judged} == {line.task_hash for line in proposals if line.candidates}
 
 
-def test_a_finished_build_does_nothing_again(built):
+def test_a_finished_build_does_nothing_again(built, monkeypatch):
+    monkeypatch.setattr("autotriton.data.build.verifying.formed", lambda *_: pytest.fail("forms are made again"))
     before = (built.resumed / "judged.jsonl").read_bytes()
     told = list(build(built.config, built.resumed, ("gather", "propose", "verify"), Machine(workers=1)))
     assert [progress.done for progress in told] == [0, 0, 0]
