@@ -1,7 +1,7 @@
 """One problem of `kernelbench_speed.py`: candidates judged, tuned and timed; the best one's verdict as a row.
 
-The same steps as `autotriton optimize`, arranged so that many problems share one GPU and its cores: a problem reserves
-the memory it may need before it touches the device, correctness and compiling run beside other problems, and whatever
+The same steps as `autotriton optimize`, arranged so that many problems share one GPU and its cores: races reserve their
+memory where the judge reserves its own, correctness and compiling run beside other problems, and whatever
 is timed has the GPU alone in short slices (the judge's floor). Candidates race as they are, the fastest are tuned and
 race again, and the winner is judged with its times; the next one only where it failed.
 """
@@ -12,7 +12,7 @@ import contextlib
 import math
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -27,7 +27,7 @@ from autotriton.judge.channel import ChannelError
 from autotriton.judge.floor import Floor, Group
 from autotriton.judge.pool import GpuLock
 from autotriton.judge.processes import Processes
-from autotriton.judge.references import gpu_bytes_of
+from autotriton.judge.room import Room
 from autotriton.judge.sandbox.limits import Limits
 from autotriton.propose.base import Proposer
 from autotriton.tune import TileCache, race, tune
@@ -43,8 +43,6 @@ tuned.
 _RANDOM = "forward is random"
 """What the compiler says of a task no kernel can be compared with."""
 _RACE_S = 60.0
-_LARGE_SHARE = 1 / 3
-"""Of the GPU's memory."""
 
 
 @dataclass(frozen=True)
@@ -65,61 +63,6 @@ class SolverOptions:
     """Measure eager and torch.compile again, whatever is known of them."""
     tune_on_cpu: bool = False
     """In Triton's interpreter, which is for tests: the problems' own shapes are far too large."""
-
-
-@dataclass(eq=False)
-class Share:
-    """Memory somebody has or waits for."""
-
-    nbytes: float
-    large: bool
-    came: float = field(default_factory=time.monotonic)
-
-
-class Room:
-    """GPU memory. Large problems are served in their order, one place always being kept for the next of them; small
-    ones share the rest, and pass each other, but nobody is passed for long.
-    """
-
-    def __init__(self, total_bytes: float, patience_s: float = 30.0) -> None:
-        self.total = total_bytes
-        self._patience_s = patience_s
-        self._waiting: list[Share] = []
-        self._held: list[Share] = []
-        self._changed = threading.Condition()
-
-    @contextlib.contextmanager
-    def hold(self, wanted_bytes: float) -> Iterator[None]:
-        nbytes = min(wanted_bytes, self.total)
-        share = Share(nbytes, nbytes > _LARGE_SHARE * self.total)
-        with self._changed:
-            self._waiting.append(share)
-            while not self._may_go(share):
-                self._changed.wait(1.0)
-            self._waiting.remove(share)
-            self._held.append(share)
-            self._changed.notify_all()
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._held.remove(share)
-                self._changed.notify_all()
-
-    def _may_go(self, share: Share) -> bool:
-        if _bytes(self._held) + share.nbytes > self.total:
-            return False
-        alike = [other for other in self._waiting if other.large == share.large]
-        if share.large:
-            return alike[0] is share
-        kept = max((other.nbytes for other in [*self._waiting, *self._held] if other.large), default=0.0)
-        used = _bytes(other for other in self._held if not other.large)
-        passed = share is not alike[0] and time.monotonic() - alike[0].came > self._patience_s
-        return not passed and used + share.nbytes <= self.total - kept
-
-
-def _bytes(shares: Iterable[Share]) -> float:
-    return sum(share.nbytes for share in shares)
 
 
 class Gate:
@@ -156,6 +99,12 @@ class Trace:
         finally:
             self.seconds[name] = round(self.seconds.get(name, 0.0) + time.perf_counter() - started, 2)
 
+    @contextlib.contextmanager
+    def waiting(self, for_others: AbstractContextManager[None]) -> Iterator[None]:
+        """Part of the step it happens in, and a step of its own."""
+        with self.step("wait"), for_others:
+            yield
+
     def add(self, candidate: Candidate, step: str, verdict: Verdict) -> None:
         ms = None if verdict.timing is None else verdict.timing.median_ms
         stages = {name: round(seconds, 1) for name, seconds in verdict.stage_seconds.items() if seconds > 0.5}
@@ -191,9 +140,8 @@ class Solver:
         self._fresh: set[str] = set()
         """Tasks whose baselines were measured in this run."""
         self.lock = GpuLock()
-        gpu = self.processes.gpu() if self.device == "cuda" else None
         self.processes.references_server()  # it takes a while to start
-        self.room = Room(math.inf if gpu is None else gpu.memory_bytes)
+        self.room = self.processes.references.room if self.device == "cuda" else Room(math.inf)
         self.races = threading.Semaphore(options.races)
 
     def __enter__(self) -> Solver:
@@ -214,21 +162,19 @@ class Solver:
         trace = Trace()
         with trace.step("propose"):
             proposals = gather(proposer, task, self.options.candidates)
-        size = self._size(task)
-        with self._place(trace, race_bytes(size, self.room.total), self.races):
+        with self._place(trace, race_bytes(self._size(task), self.room.total)):
             ranked = self._ranked(task, proposals.candidates, trace)
-        with self._place(trace, gpu_bytes_of(size, self.room.total) if size else 0.0):
-            try:
-                return self._decide(task, proposals, ranked, trace)
-            finally:
-                self.processes.references.forget(task)  # before others are given its memory
+        try:
+            return self._decide(task, proposals, ranked, trace)
+        finally:
+            self.processes.references.forget(task)
 
     @contextlib.contextmanager
-    def _place(self, trace: Trace, nbytes: float, turn: AbstractContextManager[object] | None = None) -> Iterator[None]:
-        """One's turn and memory on the GPU; waiting for them is a step of its own."""
+    def _place(self, trace: Trace, nbytes: float) -> Iterator[None]:
+        """One's turn to compile, and memory on the GPU; waiting for them is a step of its own."""
         with contextlib.ExitStack() as held:
             with trace.step("wait"):
-                held.enter_context(turn or contextlib.nullcontext())
+                held.enter_context(self.races)
                 held.enter_context(self.room.hold(nbytes))
             yield
 
@@ -291,7 +237,7 @@ class Solver:
         own = next((candidate for candidate in candidates if candidate.proposer == _TEMPLATES), None)
         if own is not None and not any(name.startswith(_TEMPLATES) for name in judged):
             with trace.step("judge"):
-                trace.add(own, "judge", self._judge(self._run, task, own.code))
+                trace.add(own, "judge", self._judge(self._run, task, own.code, trace))
 
     def _timed(self, task: Task, candidate: Candidate, trace: Trace) -> tuple[Candidate, Verdict] | None:
         """The full verdict where it is accepted; a machine that cannot time leaves a correct kernel correct."""
@@ -301,11 +247,11 @@ class Solver:
             judge, step = self._full if self._known(task) is None else self._eager, "time"
         try:
             with trace.step(step):
-                verdict = self._judge(judge, task, candidate.code)
+                verdict = self._judge(judge, task, candidate.code, trace)
         except AutoTritonError as error:
             if step == "judge":
                 raise
-            correct = self._judge(self._run, task, candidate.code)
+            correct = self._judge(self._run, task, candidate.code, trace)
             trace.add(candidate, "judge", correct)
             notes = (*correct.notes, f"not timed: {error}")
             return (candidate, correct.model_copy(update={"notes": notes})) if correct.accepted else None
@@ -345,11 +291,11 @@ class Solver:
                 return None
         return None if tuned is candidate else tuned.model_copy(update={"proposer": candidate.proposer + _TUNED})
 
-    def _judge(self, judge: Judge, task: Task, code: str) -> Verdict:
+    def _judge(self, judge: Judge, task: Task, code: str, trace: Trace) -> Verdict:
         """A verdict beside others; where memory was short, another one with all of it."""
         self.lock.share()
         try:
-            verdict = judge.judge(task, code, aside=self.lock.aside)
+            verdict = judge.judge(task, code, aside=lambda: trace.waiting(self.lock.aside()))
             short = verdict.outcome is Outcome.RUNTIME_ERROR and "out of memory" in verdict.message
         except TaskError as error:
             if self.device != "cuda" or "memory" not in str(error):
@@ -362,7 +308,7 @@ class Solver:
         self.processes.references.forget(task)
         self.lock.seize()
         try:
-            return judge.judge(task, code, aside=self.lock.aside_of_one, whole_gpu=True)
+            return judge.judge(task, code, aside=lambda: trace.waiting(self.lock.aside_of_one()), whole_gpu=True)
         finally:
             self.lock.release()
 
@@ -374,7 +320,7 @@ class Solver:
             return {"baselines_ms": known.times(), "cached_baselines": True}
         try:
             with trace.step("baselines"):
-                verdict = self._judge(self._plain, task, task.source)
+                verdict = self._judge(self._plain, task, task.source, trace)
         except AutoTritonError as error:
             return {"notes": [f"the baselines could not be measured: {error}"]}
         finally:

@@ -15,6 +15,7 @@ import pytest
 from autotriton.errors import JudgeError, ProposerError, TaskError
 from autotriton.judge.floor import Floor
 from autotriton.judge.pool import GpuLock
+from autotriton.judge.room import Room
 from autotriton.types import Candidate, Machine, Outcome, Policy, Speedup, Task, Tier, Timing, Verdict
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
@@ -90,7 +91,7 @@ def make(monkeypatch, tmp_path):
         monkeypatch.setattr(solve, "race", lambda task, given, **_: [times.get(one.code) for one in given])
         solver = object.__new__(solve.Solver)
         solver.options, solver.device = solve.SolverOptions(tune_s=tune_s), "cuda"
-        solver.processes, solver.lock, solver.room = Processes(), GpuLock(), solve.Room(100.0)
+        solver.processes, solver.lock, solver.room = Processes(), GpuLock(), Room(100.0)
         solver.races = threading.Semaphore(1)
         solver._run, solver._full = RuleJudge(run), RuleJudge(full or (lambda code: timed(1.0)))
         solver._eager = RuleJudge(eager or (lambda code: timed(1.0)))

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -17,7 +15,6 @@ from autotriton.types import Candidate
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import kernelbench_proposals as proposals  # noqa: E402
-import kernelbench_solve as solve  # noqa: E402
 import kernelbench_speed as speed  # noqa: E402
 import kernelbench_table as table  # noqa: E402
 
@@ -233,62 +230,6 @@ def test_no_time_makes_no_proposals(checkout, tmp_path):
     args = arguments(checkout, tmp_path / "r", "--proposals", str(tmp_path / "s"), "--propose-only", "--seconds", "1")
     assert speed.propose(args, NOBODY) == 1
     assert not (tmp_path / "s").exists()
-
-
-# --- sharing the GPU --------------------------------------------------------------------------------------
-
-
-class Visitors:
-    """Threads that hold a part of a room of ten until they are told to leave it."""
-
-    def __init__(self, patience_s: float = 60.0) -> None:
-        self.room, self.entered, self._told = solve.Room(10.0, patience_s), [], {}
-
-    def come(self, name: str, wanted: float) -> None:
-        told = self._told[name] = threading.Event()
-
-        def visit() -> None:
-            with self.room.hold(wanted):
-                self.entered.append(name)
-                told.wait(10)
-
-        threading.Thread(target=visit, daemon=True).start()
-        time.sleep(0.05)
-
-    def leave(self, name: str) -> None:
-        self._told[name].set()
-        time.sleep(0.05)
-
-
-def test_large_ones_follow_each_other_and_small_ones_share_the_rest():
-    visitors = Visitors()
-    for name, wanted in (("large", 6.0), ("second large", 7.0), ("small", 2.0), ("too much", 2.0), ("tiny", 1.0)):
-        visitors.come(name, wanted)
-    assert visitors.entered == ["large", "small", "tiny"]  # three are left beside the second large one
-    visitors.leave("large")
-    assert visitors.entered[3:] == ["second large"]
-    visitors.leave("second large")
-    assert visitors.entered[4:] == ["too much"]
-
-
-def test_a_small_one_is_not_passed_for_long():
-    visitors = Visitors(patience_s=0.0)
-    for name, wanted in (("a", 3.0), ("b", 3.0), ("c", 3.0), ("d", 2.0), ("e", 1.0)):
-        visitors.come(name, wanted)
-    assert visitors.entered == ["a", "b", "c"]
-    visitors.leave("a")
-    assert visitors.entered[3:] == ["d", "e"]
-
-
-def test_nobody_gets_more_than_there_is():
-    visitors = Visitors()
-    visitors.come("all", 99.0)
-    visitors.come("small", 1.0)
-    assert visitors.entered == ["all"]
-    visitors.leave("all")
-    assert visitors.entered == ["all", "small"]
-    with solve.Room(math.inf).hold(0.0):
-        pass
 
 
 class Nobody:

@@ -157,7 +157,7 @@ def test_idle_references_make_room(crowded):
     third = on_gpu(crowded, "c")
     assert first.process.ended
     assert not second.process.ended
-    assert third.gpu_bytes == 4 << 30
+    assert third.share.nbytes == 4 << 30
 
 
 def test_a_task_waits_until_another_has_given_its_memory_back(crowded):
@@ -194,7 +194,7 @@ def test_a_reference_that_opens_while_all_is_closed_is_ended(crowded):
     with pytest.raises(JudgeError, match="closed"):
         on_gpu(crowded, "a")
     assert opened_one.ended
-    assert crowded._reserved == 0
+    assert crowded.room.used == 0
 
 
 def test_one_who_waits_for_memory_hears_that_all_is_closed(crowded):
@@ -228,7 +228,7 @@ def test_memory_is_free_again_when_all_is_closed(crowded):
     for name in "ab":
         on_gpu(crowded, name)
     crowded.close()
-    assert crowded._reserved == 0
+    assert crowded.room.used == 0
 
 
 # --- the GPU alone in the middle of a request ---------------------------------------------------------------
@@ -259,7 +259,7 @@ def test_a_reference_may_ask_for_the_gpu_in_the_middle_of_a_request():
 
     floor = Floor()
     floor.admit(Neighbour)
-    client = ReferenceClient(Asking(), {}, 0, floor)
+    client = ReferenceClient(Asking(), {}, None, floor)
     assert client.ask("time", -1, phase="warm") == {"done": True}
     once = ["neighbour stops", {"go": True}, "neighbour goes on", {"go": True}]
     assert log == [{"do": "time", "session": -1, "phase": "warm"}, *once, *once]
@@ -281,7 +281,7 @@ def test_a_reference_that_dies_with_the_gpu_gives_it_back():
 
     floor = Floor()
     with pytest.raises(TaskError, match="too much memory"):
-        ReferenceClient(Dying(), {}, 0, floor).ask("time", -1, phase="warm")
+        ReferenceClient(Dying(), {}, None, floor).ask("time", -1, phase="warm")
     with floor.alone():
         pass
 

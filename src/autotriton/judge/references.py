@@ -19,6 +19,7 @@ from autotriton.errors import JudgeError, TaskError
 from autotriton.judge.channel import ChannelError
 from autotriton.judge.floor import Floor
 from autotriton.judge.forks import Process
+from autotriton.judge.room import Room, Share
 from autotriton.judge.sandbox.limits import Limits
 from autotriton.types import Task
 
@@ -42,8 +43,8 @@ class TooLarge(Exception):
 class ReferenceClient:
     """The parent's handle on one task's reference process."""
 
-    def __init__(self, process: Process, about: dict[str, Any], gpu_bytes: int, floor: Floor) -> None:
-        self.process, self.about, self.gpu_bytes, self._floor = process, about, gpu_bytes, floor
+    def __init__(self, process: Process, about: dict[str, Any], share: Share | None, floor: Floor) -> None:
+        self.process, self.about, self.share, self._floor = process, about, share, floor
         self.users = 0
         self.lock = threading.RLock()
         """Held for a request, and around several by whoever has the GPU alone: never wait for it while one has that."""
@@ -86,8 +87,16 @@ class References:
         self._opening: dict[Key, threading.Lock] = {}
         self._changed = threading.Condition()
         self._closed = False
-        self._reserved = 0
+        self._room: Room | None = None
         self._too_large: set[tuple[str, int]] = set()
+
+    @property
+    def room(self) -> Room:
+        """The GPU's memory, of which every task's share is taken."""
+        with self._changed:
+            if self._room is None:
+                self._room = Room(self._processes.gpu_memory())
+            return self._room
 
     def take(
         self,
@@ -147,8 +156,9 @@ class References:
     def give_back(self, client: ReferenceClient) -> None:
         with self._changed:
             client.users -= 1
-            self._changed.notify_all()
         self._trim(_KEPT)
+        if client.share is not None:
+            self.room.look_again()  # an idle reference makes room
 
     def forget(self, task: Task) -> None:
         """End a task's references, unless somebody uses them."""
@@ -174,9 +184,8 @@ class References:
     def _end(self, clients: list[ReferenceClient]) -> None:
         for client in clients:
             client.process.end()
-        with self._changed:
-            self._reserved -= sum(client.gpu_bytes for client in clients)
-            self._changed.notify_all()
+            if client.share is not None:
+                self.room.give_back(client.share)
 
     def _open(
         self,
@@ -201,7 +210,7 @@ class References:
         server = self._processes.references_server(readable)
         start = partial(server.spawn, "reference", limits)
         process = self._processes.floor.admit(start) if gpu else start()
-        gpu_bytes = 0
+        share: Share | None = None
         try:
             if gpu or at_most is not None:
                 size = _answer(process, {"do": "size", "task": request["task"]})
@@ -212,32 +221,25 @@ class References:
                         raise TooLarge
                     request = {**request, "shrink": at_most}
                 if gpu:
+                    total = int(self.room.total)
                     with aside():
-                        gpu_bytes = self._reserve(size, whole_gpu)
-            return ReferenceClient(process, _answer(process, request), gpu_bytes, self._processes.floor)
+                        share = self.room.take(total if whole_gpu else gpu_bytes_of(size, total), self._make_room)
+            return ReferenceClient(process, _answer(process, request), share, self._processes.floor)
         except Exception:
             process.end()
-            with self._changed:
-                self._reserved -= gpu_bytes
-                self._changed.notify_all()
+            if share is not None:
+                self.room.give_back(share)
             raise
 
-    def _reserve(self, size: dict[str, Any], whole: bool) -> int:
-        """Wait until the GPU has room for a task of this size; idle references make it."""
-        total = self._processes.gpu_memory()
-        wanted = total if whole else gpu_bytes_of(size, total)
-        while True:
-            with self._changed:
-                if self._closed:
-                    raise JudgeError("the judge was closed while a task waited for memory")
-                if self._reserved == 0 or self._reserved + wanted <= total:
-                    self._reserved += wanted
-                    return wanted
-                idle = any(client.users == 0 and client.gpu_bytes for client in self._clients.values())
-                if not idle:
-                    self._changed.wait(1.0)
-            if idle:
-                self._trim(max(0, len(self._clients) - 1))
+    def _make_room(self) -> bool:
+        """End an idle reference; false where there is none."""
+        with self._changed:
+            if self._closed:
+                raise JudgeError("the judge was closed while a task waited for memory")
+            idle = [key for key, client in self._clients.items() if client.users == 0 and client.share is not None]
+            clients = [self._clients.pop(key) for key in idle[:1]]
+        self._end(clients)
+        return bool(clients)
 
 
 def gpu_bytes_of(size: dict[str, Any], total: int) -> int:

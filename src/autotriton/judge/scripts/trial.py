@@ -34,7 +34,7 @@ class ScriptClient(ReferenceClient):
     """The parent's handle on one gold file's process."""
 
     def __init__(self, process: Process, about: dict[str, Any], timeout_s: float, floor: Floor) -> None:
-        super().__init__(process, about, 0, floor)
+        super().__init__(process, about, None, floor)
         self.timeout_s = timeout_s
 
     def _receive(self) -> tuple[dict[str, Any], list[int]]:

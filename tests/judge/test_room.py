@@ -1,0 +1,92 @@
+"""Who gets GPU memory, and in which order."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+
+import pytest
+
+from autotriton.judge.room import Room
+
+
+class Visitors:
+    """Threads that hold a part of a room of ten until they are told to leave it."""
+
+    def __init__(self, patience_s: float = 60.0) -> None:
+        self.room, self.entered, self._told = Room(10.0, patience_s), [], {}
+
+    def come(self, name: str, wanted: float) -> None:
+        told = self._told[name] = threading.Event()
+
+        def visit() -> None:
+            with self.room.hold(wanted):
+                self.entered.append(name)
+                told.wait(10)
+
+        threading.Thread(target=visit, daemon=True).start()
+        time.sleep(0.05)
+
+    def leave(self, name: str) -> None:
+        self._told[name].set()
+        time.sleep(0.05)
+
+
+def test_large_ones_follow_each_other_and_small_ones_share_the_rest():
+    visitors = Visitors()
+    for name, wanted in (("large", 6.0), ("second large", 7.0), ("small", 2.0), ("too much", 2.0), ("tiny", 1.0)):
+        visitors.come(name, wanted)
+    assert visitors.entered == ["large", "small", "tiny"]  # three are left beside the second large one
+    visitors.leave("large")
+    assert visitors.entered[3:] == ["second large"]
+    visitors.leave("second large")
+    assert visitors.entered[4:] == ["too much"]
+
+
+def test_a_small_one_is_not_passed_for_long():
+    visitors = Visitors(patience_s=0.0)
+    for name, wanted in (("a", 3.0), ("b", 3.0), ("c", 3.0), ("d", 2.0), ("e", 1.0)):
+        visitors.come(name, wanted)
+    assert visitors.entered == ["a", "b", "c"]
+    visitors.leave("a")
+    assert visitors.entered[3:] == ["d", "e"]
+
+
+def test_nobody_gets_more_than_there_is():
+    visitors = Visitors()
+    visitors.come("all", 99.0)
+    visitors.come("small", 1.0)
+    assert visitors.entered == ["all"]
+    visitors.leave("all")
+    assert visitors.entered == ["all", "small"]
+    with Room(math.inf).hold(0.0):
+        pass
+
+
+def test_somebody_idle_is_asked_to_make_room():
+    room = Room(10.0)
+    idle = [room.take(6.0), room.take(3.0)]
+
+    def make_room() -> bool:
+        if idle:
+            room.give_back(idle.pop(0))
+            return True
+        return False
+
+    assert room.take(5.0, make_room).nbytes == 5.0
+    assert len(idle) == 1
+    assert room.used == 8.0
+
+
+def test_who_gives_up_waiting_is_in_nobodys_way():
+    room = Room(10.0)
+    first = room.take(8.0)
+
+    def give_up() -> bool:
+        raise KeyError("closed")
+
+    with pytest.raises(KeyError):
+        room.take(9.0, give_up)
+    room.give_back(first)
+    assert room.take(7.0).nbytes == 7.0
