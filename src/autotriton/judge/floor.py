@@ -15,10 +15,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Protocol, TypeVar
 
 _OTHERS_SHARE = 0.25
 """After a slice the others work for at least this part of its length, however many wait for a slice of their own."""
+
+_STOP_S = 1.0
+"""A process in the middle of a system call may take a while to stop."""
 
 
 class Member(Protocol):
@@ -111,7 +115,17 @@ class Group:
         self._signal(signal.SIGSTOP)
 
     def wait_paused(self) -> None:
-        """The signal is enough: it takes effect before the group runs on."""
+        """Until its leader stands still: the kernel looks for stopped processes at the moment their parent ends."""
+        deadline = time.monotonic() + _STOP_S
+        while time.monotonic() < deadline and self._state() not in ("T", "Z", ""):
+            time.sleep(0.0005)
+
+    def _state(self) -> str:
+        """The leader's, by the kernel's letters; empty when it is gone."""
+        try:
+            return Path(f"/proc/{self._group}/stat").read_text().rpartition(")")[2].split()[0]
+        except (OSError, IndexError):
+            return ""
 
     def resume(self) -> None:
         self._signal(signal.SIGCONT)
