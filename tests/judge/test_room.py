@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -26,11 +27,19 @@ class Visitors:
                 told.wait(10)
 
         threading.Thread(target=visit, daemon=True).start()
-        time.sleep(0.05)
+        self._settle(lambda: len(self.entered) + len(self.room._waiting) == len(self._told))
 
     def leave(self, name: str) -> None:
+        before = self.room.used
         self._told[name].set()
-        time.sleep(0.05)
+        self._settle(lambda: self.room.used != before or not self.room._waiting)
+
+    def _settle(self, reached: Callable[[], bool]) -> None:
+        """On a busy machine threads take their time; those who may go have gone a moment later."""
+        deadline = time.monotonic() + 10
+        while not reached() and time.monotonic() < deadline:
+            time.sleep(0.005)
+        time.sleep(0.1)
 
 
 def test_large_ones_follow_each_other_and_small_ones_share_the_rest():
