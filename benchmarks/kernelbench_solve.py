@@ -9,6 +9,7 @@ race again, and the winner is judged with its times; the next one only where it 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import threading
 import time
@@ -43,6 +44,8 @@ tuned.
 _RANDOM = "forward is random"
 """What the compiler says of a task no kernel can be compared with."""
 _RACE_S = 60.0
+_LEAST_TUNE_S = 0.5
+"""For each kernel of a candidate; with less it is not tuned."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,8 @@ class SolverOptions:
     races: int = 8
     """Problems whose candidates race and are tuned at once: that is mostly compiling."""
     candidates: int = 4
+    kernels: int = 60
+    """Of all candidates of a problem together; the first one is tried however many it has."""
     repetitions: int = 3
     timing_s: float = 0.6
     timeout_s: float = 180.0
@@ -162,8 +167,10 @@ class Solver:
         trace = Trace()
         with trace.step("propose"):
             proposals = gather(proposer, task, self.options.candidates)
+            racing = affordable(proposals.candidates, self.options.kernels)
         with self._place(trace, race_bytes(self._size(task), self.room.total)):
-            ranked = self._ranked(task, proposals.candidates, trace)
+            ranked = self._ranked(task, racing, trace)
+        ranked += [one for one in proposals.candidates if one not in racing]
         try:
             return self._decide(task, proposals, ranked, trace)
         finally:
@@ -269,7 +276,8 @@ class Solver:
         return self.baselines.get(task)
 
     def _tunable(self, candidate: Candidate) -> bool:
-        wanted = bool(candidate.choices) and self.options.tune_s > 0
+        # Networks of many kernels would use up the time without measuring one of them properly.
+        wanted = bool(candidate.choices) and self.options.tune_s >= len(candidate.choices) * _LEAST_TUNE_S
         return wanted and (self.device == "cuda" or self.options.tune_on_cpu)
 
     def _tune(self, task: Task, candidate: Candidate, trace: Trace) -> Candidate | None:
@@ -352,6 +360,16 @@ class Solver:
             return {"bytes": None}
         finally:
             process.end()
+
+
+def affordable(candidates: Sequence[Candidate], kernels: int) -> list[Candidate]:
+    """Candidates in their order as long as there are not too many kernels to compile: whole networks have hundreds."""
+    counts = itertools.accumulate(candidate.code.count("@triton.jit") for candidate in candidates)
+    return [
+        one
+        for number, (one, count) in enumerate(zip(candidates, counts, strict=True))
+        if not number or count <= kernels
+    ]
 
 
 def race_bytes(size: dict[str, Any], total: float) -> float:

@@ -279,6 +279,7 @@ def solver_options(args: argparse.Namespace) -> SolverOptions:
         jobs=args.jobs or max(2, 2 * len(os.sched_getaffinity(0)) // args.workers),
         races=args.races,
         candidates=args.candidates,
+        kernels=args.kernels,
         repetitions=args.repetitions,
         timing_s=args.timing_seconds,
         timeout_s=args.timeout,
@@ -307,6 +308,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--jobs", type=int, default=None, help="kernels compiled at once, per problem")
     made.add_argument("--races", type=int, default=8, help="problems tuned at once; others are judged or wait")
     made.add_argument("--candidates", type=int, default=4, help="at most this many per problem")
+    made.add_argument("--kernels", type=int, default=60, help="fewer candidates where they have more, all together")
     made.add_argument("--tune-seconds", type=float, default=10.0, help="per candidate; 0 leaves tuning out")
     made.add_argument("--retune", action="store_true", help="ignore the tile cache")
     made.add_argument("--cache", default=None, metavar="DIR", help="of the tile cache, if not the user's")

@@ -131,6 +131,19 @@ def test_the_fastest_in_a_race_are_tuned_and_race_again_and_the_winner_is_judged
     assert times == [3.0, 1.5, None, 1.4, 1.2, 1.7, 1.4, 1.5]
 
 
+def test_what_has_too_many_kernels_does_not_race_and_is_judged_only_where_others_fail(make):
+    small, large = "@triton.jit a", "@triton.jit b" * solve.SolverOptions.kernels
+    solver = make(raced={small: 2.0, large: 1.0})
+    assert solver.solve(TASK, ListProposer(small, large))["code"] == small
+    assert solver.solve(TASK, ListProposer(large))["code"] == large
+    solver = make(full=lambda code: timed(1.0) if code == large else verdict(None, Outcome.WRONG, "wrong"))
+    assert solver.solve(TASK, ListProposer(small, large))["code"] == large
+
+
+def test_too_many_kernels_for_the_time_are_not_tuned(make):
+    assert make(tune_s=0.4).solve(TASK, ListProposer("tunable a"))["code"] == "tunable a"
+
+
 def test_tuning_that_made_it_slower_is_left_out(make):
     solver = make(raced={"tunable a": 1.0, "tuned tunable a": 1.1})
     assert solver.solve(TASK, ListProposer("tunable a"))["code"] == "tunable a"

@@ -44,7 +44,7 @@ class Visitors:
 
 def test_large_ones_follow_each_other_and_small_ones_share_the_rest():
     visitors = Visitors()
-    for name, wanted in (("large", 6.0), ("second large", 7.0), ("small", 2.0), ("too much", 2.0), ("tiny", 1.0)):
+    for name, wanted in (("large", 6.0), ("second large", 7.0), ("small", 1.5), ("too much", 1.6), ("tiny", 1.0)):
         visitors.come(name, wanted)
     assert visitors.entered == ["large", "small", "tiny"]  # three are left beside the second large one
     visitors.leave("large")
@@ -55,11 +55,13 @@ def test_large_ones_follow_each_other_and_small_ones_share_the_rest():
 
 def test_a_small_one_is_not_passed_for_long():
     visitors = Visitors(patience_s=0.0)
-    for name, wanted in (("a", 3.0), ("b", 3.0), ("c", 3.0), ("d", 2.0), ("e", 1.0)):
-        visitors.come(name, wanted)
-    assert visitors.entered == ["a", "b", "c"]
+    for name in "abcdef":
+        visitors.come(name, 1.6)
+    visitors.come("one more", 1.6)
+    visitors.come("tiny", 0.2)
+    assert visitors.entered == list("abcdef")
     visitors.leave("a")
-    assert visitors.entered[3:] == ["d", "e"]
+    assert visitors.entered[6:] == ["one more", "tiny"]
 
 
 def test_nobody_gets_more_than_there_is():

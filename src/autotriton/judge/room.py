@@ -13,8 +13,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-_LARGE = 1 / 3
-"""Of all memory: from this on a task is large."""
+_LARGE = 1 / 6
+"""Of all memory: from this on a task is large. Beside a large one of two thirds there is then always room for two small
+ones, so that none of them has to wait until all others are gone.
+"""
 
 
 @dataclass(eq=False)
