@@ -131,11 +131,15 @@ def test_the_fastest_in_a_race_are_tuned_and_race_again_and_the_winner_is_judged
     assert times == [3.0, 1.5, None, 1.4, 1.2, 1.7, 1.4, 1.5]
 
 
-def test_what_has_too_many_kernels_does_not_race_and_is_judged_only_where_others_fail(make):
+def test_what_has_too_many_kernels_does_not_race(make):
     small, large = "@triton.jit a", "@triton.jit b" * solve.SolverOptions.kernels
     solver = make(raced={small: 2.0, large: 1.0})
     assert solver.solve(TASK, ListProposer(small, large))["code"] == small
     assert solver.solve(TASK, ListProposer(large))["code"] == large
+
+
+def test_where_all_that_raced_fail_the_rest_is_judged(make):
+    small, large = "@triton.jit a", "@triton.jit b" * solve.SolverOptions.kernels
     solver = make(full=lambda code: timed(1.0) if code == large else verdict(None, Outcome.WRONG, "wrong"))
     assert solver.solve(TASK, ListProposer(small, large))["code"] == large
 
