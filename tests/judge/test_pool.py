@@ -62,6 +62,18 @@ def test_one_who_wants_the_gpu_alone_waits_for_all_who_share_it():
     assert alone.finished()
 
 
+def test_nobody_waits_for_one_who_wants_it_alone():
+    lock = GpuLock()
+    lock.share()
+    alone = Actor(lock.seize)
+    assert alone.waits()
+    assert Actor(lock.share).finished()
+    lock.unshare()
+    assert alone.waits()
+    lock.unshare()
+    assert alone.finished()
+
+
 def test_while_one_has_it_alone_everybody_waits():
     lock = GpuLock()
     lock.seize()
@@ -69,10 +81,11 @@ def test_while_one_has_it_alone_everybody_waits():
     assert sharer.waits()
     assert other.waits()
     lock.release()
-    assert other.finished()
-    assert sharer.waits()
-    lock.release()
+    while not (sharer.done.is_set() or other.done.is_set()):
+        time.sleep(0.01)
+    (lock.unshare if sharer.done.is_set() else lock.release)()
     assert sharer.finished()
+    assert other.finished()
 
 
 def test_one_who_waits_for_something_else_keeps_nobody_from_having_it_alone():
@@ -150,7 +163,7 @@ class FakeReference:
 
 
 def test_one_who_waits_for_it_alone_is_not_starved_by_newcomers():
-    lock = GpuLock()
+    lock = GpuLock(patience_s=0.0)
     lock.share()
     alone = Actor(lock.seize)
     assert alone.waits()

@@ -143,7 +143,7 @@ def crowded():
     """References of a GPU with room for two such tasks."""
     server = SimpleNamespace(spawn=lambda *_: FakeProcess())
     return References(
-        SimpleNamespace(gpu_memory=lambda: 8 << 30, references_server=lambda readable: server, floor=Floor())
+        SimpleNamespace(gpu_memory=lambda: 9 << 30, references_server=lambda readable: server, floor=Floor())
     )
 
 

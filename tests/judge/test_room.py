@@ -64,6 +64,25 @@ def test_a_small_one_is_not_passed_for_long():
     assert visitors.entered[6:] == ["one more", "tiny"]
 
 
+def test_one_who_needs_nearly_all_comes_when_the_others_have_gone():
+    visitors = Visitors()
+    for name, wanted in (("small", 1.0), ("all", 9.8), ("large", 4.0), ("tiny", 0.5)):
+        visitors.come(name, wanted)
+    assert visitors.entered == ["small", "large", "tiny"]
+    for name in ("small", "large", "tiny"):
+        visitors.leave(name)
+    assert visitors.entered[3:] == ["all"]
+
+
+def test_one_who_needs_nearly_all_does_not_wait_for_ever():
+    visitors = Visitors(patience_s=0.0)
+    for name, wanted in (("small", 1.0), ("all", 9.8), ("large", 4.0), ("tiny", 0.5)):
+        visitors.come(name, wanted)
+    assert visitors.entered == ["small"]
+    visitors.leave("small")
+    assert visitors.entered == ["small", "all"]
+
+
 def test_nobody_gets_more_than_there_is():
     visitors = Visitors()
     visitors.come("all", 99.0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import queue
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -38,17 +39,25 @@ class Judgement:
 class GpuLock:
     """Judgements share the GPU; one that needs all of its memory has it alone, from beginning to end.
 
-    Writers wait for readers, readers for waiting writers. Timing needs none of this: see `floor.py`.
+    Nobody waits for one who wants it alone before that one was patient: it is a second try, which can wait until the
+    others of its batch are done, while all of them would stand still until the longest of those under way is. Timing
+    needs none of this: see `floor.py`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, patience_s: float = 300.0) -> None:
+        self._patience_s = patience_s
         self._condition = threading.Condition()
-        self._sharing, self._waiting, self._exclusive = 0, 0, False
+        self._sharing, self._exclusive = 0, False
+        self._waiting: list[float] = []
+        """Since when each of those who want it alone waits."""
 
     def share(self) -> None:
         with self._condition:
-            self._condition.wait_for(lambda: not self._exclusive and not self._waiting)
+            self._condition.wait_for(lambda: not self._exclusive and not self._overdue())
             self._sharing += 1
+
+    def _overdue(self) -> bool:
+        return bool(self._waiting) and time.monotonic() - self._waiting[0] > self._patience_s
 
     def unshare(self) -> None:
         with self._condition:
@@ -57,9 +66,10 @@ class GpuLock:
 
     def seize(self) -> None:
         with self._condition:
-            self._waiting += 1
+            since = time.monotonic()
+            self._waiting.append(since)
             self._condition.wait_for(lambda: not self._exclusive and self._sharing == 0)
-            self._waiting -= 1
+            self._waiting.remove(since)
             self._exclusive = True
 
     def release(self) -> None:

@@ -25,6 +25,7 @@ from autotriton.judge.layouts import overlaps
 from autotriton.judge.measure import spans
 from autotriton.judge.modes import EagerMode
 from autotriton.judge.program import Inputs, Leaf, Model, Program, clone, duplicate, flatten, map_tensors, state
+from autotriton.judge.shortage import out_of_memory
 from autotriton.judge.trace import EXACT, MOVES, is_view, op_name, tensors_of
 from autotriton.judge.unfolding import add_partial_sums, without_fused_attention
 
@@ -67,10 +68,12 @@ def run_wide(
         for tensor in {tensor.data_ptr(): tensor for tensor in state(wide).values()}.values():
             tensor.copy_(noise(tensor))
     try:
-        with _default_dtype(torch.float64), WAYS[way](), steps.unfused() if steps else nullcontext():
+        with _default_dtype(torch.float64), _without_cudnn(), WAYS[way](), steps.unfused() if steps else nullcontext():
             result = program.run(wide, given, seed)
         leaves = flatten(result)[0]
-    except TaskError:
+    except TaskError as error:
+        if error.__cause__ is not None and out_of_memory(error.__cause__):
+            raise  # not its refusal: with more memory it runs
         return None
     finally:
         if program.device.type == "cuda":
@@ -202,6 +205,17 @@ def _holds_narrow(value: Any) -> bool:
 
 def widen(tensor: Tensor) -> Tensor:
     return tensor.to(WIDER.get(tensor.dtype, tensor.dtype))
+
+
+@contextmanager
+def _without_cudnn() -> Iterator[None]:
+    """Its fp64 convolutions take up to ten times as long as a matrix product over unfolded windows."""
+    before = torch.backends.cudnn.enabled
+    torch.backends.cudnn.enabled = False
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.enabled = before
 
 
 @contextmanager

@@ -32,6 +32,8 @@ _INPUT_COPIES = 16
 """GPU memory a task takes, in sizes of its inputs, where nothing else is known of it."""
 _CONTEXTS_BYTES = 3 << 30
 """The reference's and the candidate's CUDA contexts, what comparisons take, and the small cases that are kept."""
+_SHARED = 0.95
+"""Of the GPU's memory: what a library takes for itself is known only when it is taken."""
 Key = tuple[str, str, int, bool, int, bool]
 Aside = Callable[[], AbstractContextManager[None]]
 
@@ -95,7 +97,7 @@ class References:
         """The GPU's memory, of which every task's share is taken."""
         with self._changed:
             if self._room is None:
-                self._room = Room(self._processes.gpu_memory())
+                self._room = Room(_SHARED * self._processes.gpu_memory())
             return self._room
 
     def take(

@@ -2,7 +2,9 @@
 
 Large tasks are served in their order, and a place is always kept for the next of them; small ones share the rest, and
 pass each other, but nobody is passed for long. Without the kept place small tasks would push the large ones to the end,
-where they run one by one; in plain order everybody would stand behind a large one that waits.
+where they run one by one; in plain order everybody would stand behind a large one that waits. Whoever needs nearly
+everything comes when the others have gone, unless that takes very long: before, all of them would stand still until the
+slowest one under way is done.
 """
 
 from __future__ import annotations
@@ -12,11 +14,25 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from enum import IntEnum
 
 _LARGE = 1 / 6
 """Of all memory: from this on a task is large. Beside a large one of two thirds there is then always room for two small
 ones, so that none of them has to wait until all others are gone.
 """
+_NEARLY_ALL = 3 / 4
+_LONG = 10
+"""Patience of one who needs nearly all, as a multiple of the others'."""
+
+
+class Size(IntEnum):
+    SMALL = 0
+    LARGE = 1
+    NEARLY_ALL = 2
+
+    @classmethod
+    def of(cls, part: float) -> Size:
+        return cls.NEARLY_ALL if part > _NEARLY_ALL else cls.LARGE if part > _LARGE else cls.SMALL
 
 
 @dataclass(eq=False)
@@ -24,8 +40,11 @@ class Share:
     """Memory somebody has or waits for."""
 
     nbytes: float
-    large: bool
+    size: Size
     came: float = field(default_factory=time.monotonic)
+
+    def waited(self, seconds: float) -> bool:
+        return time.monotonic() - self.came > seconds
 
 
 class Room:
@@ -48,7 +67,7 @@ class Room:
         as it did; what it raises ends the wait.
         """
         wanted = min(nbytes, self.total)
-        share = Share(wanted, wanted > _LARGE * self.total)
+        share = Share(wanted, Size.of(wanted / self.total if wanted else 0.0))
         with self._changed:
             self._waiting.append(share)
         try:
@@ -93,13 +112,22 @@ class Room:
     def _may_go(self, share: Share) -> bool:
         if _sum(self._held) + share.nbytes > self.total:
             return False
-        alike = [other for other in self._waiting if other.large == share.large]
-        if share.large:
-            return alike[0] is share
-        kept = max((other.nbytes for other in [*self._waiting, *self._held] if other.large), default=0.0)
-        used = _sum(other for other in self._held if not other.large)
-        passed = share is not alike[0] and time.monotonic() - alike[0].came > self._patience_s
+        alike = [other for other in self._waiting if other.size == share.size]
+        if share.size is not Size.SMALL and alike[0] is not share:
+            return False
+        if share.size is not Size.NEARLY_ALL and self._kept_waiting():
+            return False
+        if share.size is not Size.SMALL:
+            return True
+        large = [other for other in [*self._waiting, *self._held] if other.size is Size.LARGE]
+        kept = max((other.nbytes for other in large), default=0.0)
+        used = _sum(other for other in self._held if other.size is Size.SMALL)
+        passed = share is not alike[0] and alike[0].waited(self._patience_s)
         return not passed and used + share.nbytes <= self.total - kept
+
+    def _kept_waiting(self) -> bool:
+        """Somebody who needs nearly everything has waited long enough for the others to go."""
+        return any(other.size is Size.NEARLY_ALL and other.waited(_LONG * self._patience_s) for other in self._waiting)
 
 
 def _sum(shares: Iterable[Share]) -> float:
