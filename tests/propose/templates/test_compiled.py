@@ -33,6 +33,16 @@ SAMPLES = {
         "torch.randn(16, 64, 64, 64)",
         init="self.c = nn.ConvTranspose2d(64, 64, 3, stride=2, padding=1)",
     ),
+    "conv_to_a_point": Sample(
+        "return self.c(x)", "torch.randn(2, 96, 3, 3)", init="self.c = nn.Conv2d(96, 96, 3, groups=96, bias=False)"
+    ),
+    "conv_to_a_column": Sample(
+        "return F.relu(self.c(x))", "torch.randn(2, 96, 9, 3)", init="self.c = nn.Conv2d(96, 96, 3, groups=96)"
+    ),
+    "pool_to_a_column": Sample("return F.max_pool2d(x, 3, 1) * 2", "torch.randn(4, 16, 9, 3)"),
+    "light_conv_to_a_column": Sample(
+        "return F.relu(self.c(x))", "torch.randn(2, 64, 14, 3)", init="self.c = nn.Conv2d(64, 64, 3)"
+    ),
     "pool": Sample("return F.max_pool3d(x, 3, 2, 1)", "torch.randn(4, 16, 64, 64, 64)"),
     "middle": Sample("return x.sum(1), x.argmax(1)", "torch.randn(16, 1024, 512)"),
     "channels": Sample("return torch.softmax(x, 1) + y", "torch.randn(16, 64, 64, 64), torch.randn(64, 1, 1)", "x, y"),

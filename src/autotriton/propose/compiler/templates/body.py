@@ -234,7 +234,8 @@ class Body:
 
     def _address(self, each: Access, single: str = "") -> str:
         scalar, inner = offset_parts(each, self.groups, self.rows, self.row, self.columns, self.column)
-        if self.steered and inner and {axis for axis, _ in each.steps} >= set(self.cluster.axes):
+        spans_lanes = self.steered == 1 or "[None, :]" in inner  # of one column there are no neighbours, and no layout
+        if self.steered and inner and spans_lanes and {axis for axis, _ in each.steps} >= set(self.cluster.axes):
             inner = self._steered(inner)
         return " + ".join(filter(None, (f"{each.name}_ptr", scalar, inner, single)))
 
