@@ -165,8 +165,18 @@ class Process:
 class ForkServer:
     """A running fork server. Thread-safe; `close` ends it and everything it forked."""
 
-    def __init__(self, kind: str, *, interpret: bool, readable: Sequence[str] = (), compiles: bool = False) -> None:
-        """`compiles`: for processes that will use torch.compile, which is loaded before they are forked."""
+    def __init__(
+        self,
+        kind: str,
+        *,
+        interpret: bool,
+        readable: Sequence[str] = (),
+        references: bool = False,
+        compiles: bool = False,
+    ) -> None:
+        """`references`, `compiles`: for such processes, and for those that will use torch.compile, more is loaded
+        before they are forked.
+        """
         self.kind = kind
         self._lock = threading.Lock()
         ours, theirs = socket.socketpair()
@@ -182,7 +192,8 @@ class ForkServer:
             # Many tasks share the cores: a pool of compilers per task would only be in its neighbours' way. And
             # whether there is a GPU must be asked in a way that leaves CUDA untouched: a fork could not use it.
             environment |= {"TORCHINDUCTOR_COMPILE_THREADS": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
-        command = child_command("autotriton.judge.zygote", str(theirs.fileno()), *(["compiles"] if compiles else []))
+        wishes = [name for name, wanted in (("references", references), ("compiles", compiles)) if wanted]
+        command = child_command("autotriton.judge.zygote", str(theirs.fileno()), *wishes)
         if kind == "bwrap":
             command = [*_bwrap(readable), *command]
         self._process = subprocess.Popen(

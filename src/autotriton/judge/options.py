@@ -31,6 +31,8 @@ class JudgeOptions:
     timeout_s: float = 120.0
     """Wall time one candidate's process may take."""
     cases: int = 8
+    late_calls_s: float = 2.0
+    """Seconds of further calls that find out whether a candidate changes its ways after a few."""
     admit: bool = True
     repetitions: int = 3
     """Fresh candidate processes per timing; a published claim needs at least three."""

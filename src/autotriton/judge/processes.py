@@ -68,7 +68,10 @@ class Processes:
             if self._closed:  # a thread that goes on while the judge ends must not start anything new
                 raise JudgeError("the judge was closed while a candidate was being judged")
             if key not in self._servers:
-                self._servers[key] = ForkServer(self.kind, interpret=interpret, readable=key[1], compiles=compiles)
+                references = compiles or not (interpret or _gpu_files())
+                self._servers[key] = ForkServer(
+                    self.kind, interpret=interpret, readable=key[1], references=references, compiles=compiles
+                )
             return self._servers[key]
 
     def references_server(self, readable: tuple[str, ...] = ()) -> ForkServer:
@@ -78,7 +81,7 @@ class Processes:
     def gpu(self) -> Gpu | None:
         """The GPU, as a throw-away process sees it; None on a machine without one."""
         if not self._gpu_known:
-            if any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/kfd").exists():
+            if _gpu_files():
                 process = self.server(interpret=False).spawn("device", Limits(devices=True, allow_processes=True))
                 try:
                     answer = process.channel.receive(60)[0]
@@ -170,6 +173,11 @@ class Processes:
             server.close()
         if self._seed_folder is not None:
             shutil.rmtree(self._seed_folder, ignore_errors=True)
+
+
+def _gpu_files() -> bool:
+    """Whether it is worth looking for a GPU."""
+    return any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/kfd").exists()
 
 
 def device_main(control: Any) -> None:

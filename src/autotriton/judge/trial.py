@@ -30,7 +30,7 @@ Progress = Callable[[str], None]
 _REPEATS = 2
 _MANDATORY_CASES = 3
 """Two draws and sign-mixed: always run; the other distributions while time allows."""
-_MOST_LATE_CALLS, _LATE_CALLS_S = 64, 2.0
+_MOST_LATE_CALLS = 64
 _CASES_SHARE = 0.6
 """Of a candidate's time, for its cases; the rest is for loading and the work test."""
 
@@ -307,7 +307,7 @@ def correctness(bench: Bench, stage: str = "cases") -> None:
             bench.run_case(case, poison=case % 2)
             ran += 1
         per_call = (clock() - started) / ran
-        many = min(_MOST_LATE_CALLS, int(_LATE_CALLS_S / max(per_call, 1e-4)))
+        many = min(_MOST_LATE_CALLS, int(trial.options.late_calls_s / max(per_call, 1e-4)))
         # A candidate may change its ways after a few calls; how many, it cannot know. Calls that change their input
         # cannot be repeated on it.
         if many > 2 and not bench.reference.about["mutates"]:

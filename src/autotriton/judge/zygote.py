@@ -1,8 +1,8 @@
 """The fork server: imports torch and triton once, never touches CUDA, and forks a sandboxed process per request.
 
-Run as `python -m autotriton.judge.zygote FD [compiles]`; the parent's client is `forks.py`. Two of them live beside a
-judge: one with TRITON_INTERPRET=1 (Triton decides at import which kind of kernel a decorator makes) and one without;
-on a GPU a third one, with torch.compile loaded, for references that are timed.
+Run as `python -m autotriton.judge.zygote FD [references] [compiles]`; the parent's client is `forks.py`. Two of them
+live beside a judge: one with TRITON_INTERPRET=1 (Triton decides at import which kind of kernel a decorator makes) and
+one without; on a GPU a third one, with torch.compile loaded, for references that are timed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,39 @@ def _roles() -> dict[str, Callable[[socket.socket], None]]:
     }
 
 
-def _preload(compiles: bool) -> None:
+_REHEARSED = """
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm, self.linear = nn.Conv2d(2, 2, 3), nn.BatchNorm2d(2), nn.Linear(2, 2)
+
+    def forward(self, x):
+        return torch.softmax(self.linear(torch.relu(self.norm(self.conv(x))).mean((2, 3))), 1)
+
+
+def get_inputs():
+    return [torch.randn(2, 2, 4, 4)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def _rehearse() -> None:
+    """Open a small reference: much of torch is imported at first use, over a second for every one of them."""
+    from autotriton.judge.reference import Reference
+    from autotriton.types import Task
+
+    task = Task(id="rehearsal", source=_REHEARSED).model_dump(mode="json")
+    Reference({"do": "open", "task": task, "device": "cpu", "seed": 0, "cases": 2, "admit": False})
+
+
+def _preload(references: bool, compiles: bool) -> None:
     import torch
 
     torch.set_num_threads(1)  # a fork must not inherit a pool whose threads are gone
@@ -59,12 +91,14 @@ def _preload(compiles: bool) -> None:
         import torch._inductor.codegen.triton
         import torch._inductor.compile_fx
         import torch._inductor.runtime.triton_heuristics
+    if references:
+        _rehearse()
     assert not torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
 
 
-def serve(connection: socket.socket, *, compiles: bool) -> None:
+def serve(connection: socket.socket, *, references: bool, compiles: bool) -> None:
     """Answer fork requests until the parent goes away."""
-    _preload(compiles)
+    _preload(references, compiles)
     roles = _roles()
     gc.collect()
     gc.freeze()  # keep the shared pages shared
@@ -99,4 +133,5 @@ def _fork(
 
 if __name__ == "__main__":
     # No parent-death signal here: it would follow the *thread* that started us. The socket closes when the judge ends.
-    serve(socket.socket(fileno=int(sys.argv[1])), compiles="compiles" in sys.argv[2:])
+    told = sys.argv[2:]
+    serve(socket.socket(fileno=int(sys.argv[1])), references="references" in told, compiles="compiles" in told)
