@@ -169,3 +169,14 @@ def test_the_file_returns_what_torch_returns(results: dict[str, Any], name: str)
             torch.testing.assert_close(
                 one, other, rtol=1e-9 if exact else 1e-4, atol=1e-9 if exact else 2e-5, equal_nan=True
             )
+
+
+@pytest.mark.parametrize(
+    ("rest", "once"),
+    [("", False), (".sum(1)", True), (".mul(2).view(-1, 4096).mean(1)", True), (".relu().sum(1)", False)],
+)
+def test_products_that_are_added_up_leave_the_truncating_accumulator_at_once(rest: str, once: bool):
+    sample = Sample(f"return (x @ y){rest}", "torch.empty(4096, 4096), torch.empty(4096, 4096)", "x, y")
+    found = next(offered for name, offered in sample.emitted().choices.items() if name.startswith("matmul"))
+    flushes = {setting["FLUSH"] for setting in found}
+    assert (flushes == {1}) is once

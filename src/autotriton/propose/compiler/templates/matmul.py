@@ -14,7 +14,7 @@ import torch.fx
 
 from autotriton.propose.compiler.templates.matmul_contraction import Contraction, Unwritable, contraction_of
 from autotriton.propose.compiler.templates.matmul_presplit import presplit_text
-from autotriton.propose.compiler.templates.matmul_settings import Path, path_for, settings_for
+from autotriton.propose.compiler.templates.matmul_settings import Path, path_for, settings_for, summed_later
 from autotriton.propose.compiler.templates.matmul_stream import stream_text
 from autotriton.propose.compiler.templates.matmul_text import own_operands, with_free_names
 from autotriton.propose.compiler.templates.matmul_tiled import split_k_text, tiled_text
@@ -57,7 +57,7 @@ def render_product(product: Contraction, site: Site, path: Path) -> Piece:
         name=site.name,
         text=_TEXT[path](product, site),
         operands=own_operands(product),
-        settings=settings_for(product, path, site.tf32),
+        settings=settings_for(product, path, site.tf32, summed_later(site.node)),
         helpers=(PARTS, ROWS) if path in (Path.PRESPLIT, Path.STREAM) else (),
     )
 

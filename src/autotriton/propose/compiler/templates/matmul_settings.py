@@ -71,6 +71,9 @@ _PRESPLIT: tuple[tuple[int, int, int, int, int, int], ...] = (
     (64, 64, 64, 4, 4, 2),
     (256, 64, 32, 8, 4, 4),
 )
+_SUMS = frozenset({"sum", "mean", "avg_pool1d", "avg_pool2d", "avg_pool3d", "adaptive_avg_pool2d", "cumsum"})
+_LINEAR = frozenset({"add", "sub", "rsub", "mul", "div", "neg", "view", "reshape", "unsqueeze", "squeeze", "permute",
+                     "transpose", "t", "expand", "slice", "select", "clone", "contiguous", "flatten"})  # fmt: skip
 _STREAM: tuple[_Tile, ...] = (
     (128, 128, 64, 8, 3),
     (128, 128, 32, 8, 4),
@@ -149,15 +152,24 @@ def _parts_s(product: Contraction, flops: float) -> float:
     return _overlapped(work, 4.0 * batch * m * n / _BANDWIDTH)
 
 
+def summed_later(node: torch.fx.Node) -> bool:
+    """Whether elements of a product are added up, with nothing in between that could hide a common error."""
+    for user in node.users:
+        name = str(user.target).split(".")[1] if str(user.target).startswith("aten.") else ""
+        if name in _SUMS or (name in _LINEAR and summed_later(user)):
+            return True
+    return False
+
+
 def _lines(product: Contraction) -> int:
     """Rows of the left and columns of the right operand, all batches."""
     batch, m, n, _ = product.shape
     return m * (batch if product.rows_are_batched else 1) + n * (batch if product.cols_are_batched else 1)
 
 
-def settings_for(product: Contraction, path: Path, tf32: bool) -> tuple[Setting, ...]:
+def settings_for(product: Contraction, path: Path, tf32: bool, summed: bool = False) -> tuple[Setting, ...]:
     if path is Path.PRESPLIT:
-        return presplit_settings(product)
+        return presplit_settings(product, summed)
     if path is Path.STREAM:
         return stream_settings(product)
     if path in (Path.VECTOR, Path.VECTOR_SPLIT):
@@ -167,9 +179,12 @@ def settings_for(product: Contraction, path: Path, tf32: bool) -> tuple[Setting,
     return chosen if path is Path.TILED else _with_splits(product, chosen)
 
 
-def presplit_settings(product: Contraction) -> tuple[Setting, ...]:
+def presplit_settings(product: Contraction, summed: bool = False) -> tuple[Setting, ...]:
+    """What the tensor core's accumulator truncates points towards zero. In one element that is nothing, in the sum of
+    thousands it adds up while rounding cancels: `summed` products leave the accumulator as often as they can.
+    """
     found = [
-        {**_named(tile[:5]), "FLUSH": tile[5]}
+        {**_named(tile[:5]), "FLUSH": 1 if summed else tile[5]}
         for tile in ((*_fitted(product, tile[:5]), tile[5]) for tile in _PRESPLIT)
     ]
     return _distinct(found)
