@@ -31,10 +31,15 @@ def _each(names: str, arguments: str, prefix: str = "") -> dict[str, str]:
     return {f"{prefix}{name}": f"torch.{name}({arguments})" for name in names.split()}
 
 
+_STEPS = ("sign", "sgn", "floor", "round", "relu", "frac", "isnan")
 UNARY = {
     **_each("neg abs exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal square sin cos tan asin acos atan", "x"),
     **_each("sinh cosh tanh asinh acosh atanh erf erfc sigmoid relu floor ceil trunc round sign sgn logical_not", "x"),
     **_each("isnan isinf isfinite frac erfinv lgamma", "x"),
+    # What follows takes floats only: a result must come in the type torch gives it.
+    **{f"{name}_sigmoid": f"torch.sigmoid(torch.{name}(x))" for name in _STEPS},
+    "heaviside_sigmoid": "torch.sigmoid(torch.heaviside(x, x))",
+    "where_sigmoid": "torch.sigmoid(torch.where(x > 0, 1, 0))",
     "relu6": "F.relu6(x)",
     "log_sigmoid": "F.logsigmoid(x)",
     "gelu": "F.gelu(x)",

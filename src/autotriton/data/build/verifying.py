@@ -68,6 +68,9 @@ def verify(
 ) -> Progress:
     done = {judged.key for judged in folder.judged}
     proposed = [one for one in _proposed(folder, shard) if not _finished(one, folder.config, done)]
+    # Little work first: without a GPU a convolution takes as long as twenty other answers, and may be left to a machine
+    # that has one.
+    proposed.sort(key=lambda one: one.chosen.task.flops)
     progress = Progress("verify", total=sum(_most_forms(one, folder.config) for one in proposed), before=len(done))
     with Judge(judging.options(folder.config, device)) as judge:
         # A part at a time: forms cost time too, and what is not judged yet is formed again after a kill.

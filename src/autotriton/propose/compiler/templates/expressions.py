@@ -212,6 +212,11 @@ def _softplus(x: str, beta: str = "1.0", threshold: str = "20.0") -> str:
     return f"tl.where({x} * {beta} > {threshold}, {x}, libdevice.log1p(tl.exp({x} * {beta})) / {beta})"
 
 
+def _sign(x: str) -> str:
+    """In the type of x: what follows may need a float."""
+    return f"({x} > 0).to({_typed(x)}.dtype) - ({x} < 0).to({_typed(x)}.dtype)"
+
+
 def _extreme(sign: str) -> Callable[[str, str], str]:
     return lambda x, y: f"tl.where(({x} {sign} {y}) | ({x} != {x}), {x}, {y})"
 
@@ -353,8 +358,8 @@ TABLE: dict[str, Callable[..., str]] = {
     "ceil": _call("libdevice.ceil"),
     "trunc": _call("libdevice.trunc"),
     "round": _round,
-    "sign": lambda x: f"tl.where({x} > 0, 1, 0) - tl.where({x} < 0, 1, 0)",
-    "sgn": lambda x: f"tl.where({x} > 0, 1, 0) - tl.where({x} < 0, 1, 0)",
+    "sign": _sign,
+    "sgn": _sign,
     "where": lambda c, x, y: f"tl.where({c}, {x}, {y})",
     "eq": _binary("=="),
     "ne": _binary("!="),
