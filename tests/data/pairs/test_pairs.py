@@ -125,7 +125,8 @@ def test_many_forms_are_different_and_say_what_is_so() -> None:
     for form in made:
         about = facts(form.code)
         assert about.kernels[0].name in form.reasoning
-        assert form.formulas == ("softmax(x * scale)",)
+        assert "`softmax(x * scale)`" in form.reasoning
+        assert "Triton kernels for" not in form.code
         rows = next(
             value for name, value in about.launches[0].settings.items() if value.isdigit() and "warps" not in name
         )
@@ -147,13 +148,80 @@ def test_questions() -> None:
     asked = {rewrite(TASK, Random(seed)) for seed in range(40)}
     assert len(asked) > 15
     assert all("torch.softmax(x * self.scale" in text and "`ModelNew`" in text for text in asked)
-    text = prose(TASK, ["softmax(x * scale)"], Random(1))
+    text = prose(TASK, Random(1))
     assert text is not None
-    assert "torch.softmax" not in text
+    assert "1. return `torch.softmax(x * self.scale, dim=-1)`" in text
     assert "forward(self, x)" in text
-    assert "softmax(x * scale)" in text
     assert "self.scale = scale" in text
-    assert prose(TASK, [], Random(1)) is None
+    assert "get_inputs" not in text
+
+
+FUNCTION = """import torch
+
+EPS = 1e-6
+
+
+def helper(x):
+    return x + 1
+
+
+def scaled(x, y):
+    {0}
+    return z
+"""
+
+
+@pytest.mark.parametrize("step", ["z = helper(x)", "z = x + EPS", "if x.dim() > 1:\n        x = x.t()\n    z = x"])
+def test_what_steps_alone_would_not_say_is_asked_with_the_program(step: str) -> None:
+    assert prose(Task(id="f", entry="scaled", source=FUNCTION.format(step)), Random(1)) is None
+
+
+def test_a_function_is_asked_for_and_given() -> None:
+    task = Task(id="f", entry="scaled", source=FUNCTION.format("z = x * y"))
+    text = prose(task, Random(1))
+    assert text is not None
+    assert "Signature: `scaled(x, y)`" in text
+    assert "1. `z = x * y`\n2. return `z`" in text
+    assert "Write a function `scaled_new`" in text
+    plain = CODE[: CODE.index("class ModelNew")]
+    body = "        x = x.contiguous()\n        return softmax(x, y)\n"
+    model = f"class ModelNew(nn.Module):\n    def forward(self, x, y=2.0):\n{body}"
+    given = forms(Candidate(task_id="f", code=plain + model), 3, "s", "scaled_new")
+    for form in given:
+        assert "def scaled_new(x, y=2.0):\n    x = x.contiguous()\n    return " in form.code
+        assert "class" not in form.code
+        assert facts(form.code).kernels
+    kept = forms(CANDIDATE, 1, "s", "scaled_new")[0].code
+    assert "class ModelNew" in kept, "a module that holds something stays one"
+    assert "Write a class `ModelNew`" in rewrite(task, Random(1), kept)
+
+
+def test_a_formula_over_other_names_is_not_repeated() -> None:
+    foreign = CODE.replace("softmax(x * scale)", "softmax(z - z)")
+    for form in forms(Candidate(task_id="t", code=foreign), 3, "s"):
+        assert "z - z" not in form.completion
+
+
+def test_what_is_generated_is_taught_without_its_notices() -> None:
+    derived = "Kernel bodies and helper functions are derived from PyTorch; its licence is below."
+    heading = f"Variant default: chosen by rule.\n\nShapes are those of the task.\n\n{derived}\n"
+    notice = "\n\n# Kernel bodies and helper functions above are derived from PyTorch:\n#\n# Copyright\n"
+    code = CODE.replace("Sizes are read from the tensors. `TILES` holds what may be tuned.\n", heading) + notice
+    taught = forms(Candidate(task_id="t", code=code), 1, "s")[0].code
+    assert taught.startswith('"""Shapes are those of the task.\n"""\n')
+    assert "PyTorch" not in taught
+
+
+def test_a_remark_is_no_formula() -> None:
+    remark = "softmax: softmax(x * scale)\n\n    One row of x at a time.\n    "
+    said = forms(Candidate(task_id="t", code=CODE.replace("softmax(x * scale)", remark, 1)), 1, "s")[0].reasoning
+    assert "`softmax(x * scale)`." in said
+    assert "One row of x at a time. " in said
+    words = forms(
+        Candidate(task_id="t", code=CODE.replace('"""softmax(x * scale)', '"""x of each row, with a scale')), 1, "s"
+    )
+    assert "x of each row, with a scale. " in words[0].reasoning
+    assert "`x of" not in words[0].reasoning
 
 
 @pytest.mark.interp

@@ -54,6 +54,14 @@ SAMPLES = {
         "torch.randn(8, 1, 6), torch.randint(0, 5, (8, 1, 1), dtype=torch.int32)",
         "x, y",
     ),
+    "keywords": _batches(
+        "return x | y, x & y, ~x", "torch.randint(-8, 9, (8, 5)), torch.randint(-8, 9, (8, 5))", "x, y"
+    ),
+    "filled": _batches(
+        "return torch.index_fill(x, 1, i, 0.0) * -1.0, x.expand(i.shape[0], -1, -1)[:, 0]",
+        "torch.randn(8, 6).half(), torch.tensor([1, 4, 2])",
+        "x, i",
+    ),
     "batch_norm": _batches("return self.n(x)", "torch.randn(8, 6, 5, 5)", init="self.n = nn.BatchNorm2d(6)"),
     "group_norm": _batches("return self.n(x)", "torch.randn(8, 6, 5, 5)", init="self.n = nn.GroupNorm(3, 6)"),
     "merged": _batches(

@@ -12,8 +12,10 @@ import autotriton
 from autotriton.configs import plain
 from autotriton.data.build.config import BuildConfig
 from autotriton.data.build.records import Removed
+from autotriton.data.build.routes import INDUCTOR
 from autotriton.data.rows import Example
 from autotriton.judge import JUDGE_VERSION
+from autotriton.propose.compiler.inductor.licence import NOTICE
 
 _SHOWN, _LISTED = 10, 200
 _GAPS = (
@@ -52,6 +54,7 @@ def text(config: BuildConfig, stats: Mapping[str, Any], pairs: Sequence[Example]
         _counts(stats, "sources", ("source", "sft", "rl", "held_out")),
         _counts(stats, "licences", ("licence", "sft", "rl", "held_out")),
         _harvest(build["harvest"]),
+        _generated(stats),
         "## Families and difficulty",
         _counts(stats, "families", ("family", "sft", "rl", "held_out")),
         _counts(stats, "difficulty", ("difficulty", "sft", "rl", "held_out")),
@@ -88,6 +91,14 @@ def front(name: str) -> str:
         for part, split in (("sft", "train"), ("rl", "train"), ("held_out", "test"))
     )
     return f"---\nlicense: apache-2.0\nconfigs:\n{files}---\n\n# {name}\n\nSee [card.md](card.md).\n"
+
+
+def _generated(stats: Mapping[str, Any]) -> str:
+    """What a licence wants to be said once of rows that leave it away."""
+    if INDUCTOR not in stats["sft"]["routes"]:
+        return ""
+    notice = "\n".join(line.removeprefix("#").removeprefix(" ") for line in NOTICE.strip().split("\n"))
+    return f"Answers by the route `{INDUCTOR}`:\n\n```text\n{notice}\n```"
 
 
 def _lengths(stats: Mapping[str, Any]) -> str:

@@ -30,13 +30,15 @@ class Wish:
     candidate: Candidate
     count: int
     seed: str
+    function: str | None = None
+    """What a plain function was asked to be called."""
 
 
 def formed(wishes: Sequence[Wish], workers: int) -> list[list[Form] | str]:
     """The forms of each candidate, or why there are none, in order."""
     count = max(1, min(workers, len(wishes) // _FEW))
     if count == 1:
-        return [_one(wish.candidate, wish.count, wish.seed) for wish in wishes]
+        return [_one(wish.candidate, wish.count, wish.seed, wish.function) for wish in wishes]
     found: list[list[Form] | str] = [""] * len(wishes)
     with contextlib.ExitStack() as stack:
         children = [_started(wishes[number::count], stack) for number in range(count)]
@@ -52,7 +54,8 @@ def formed(wishes: Sequence[Wish], workers: int) -> list[list[Form] | str]:
 def _started(wishes: Sequence[Wish], stack: contextlib.ExitStack) -> tuple[subprocess.Popen[bytes], IO[bytes]]:
     given, out = (stack.enter_context(_file()) for _ in range(2))
     for wish in wishes:
-        line = {"candidate": wish.candidate.model_dump(mode="json"), "count": wish.count, "seed": wish.seed}
+        candidate = wish.candidate.model_dump(mode="json")
+        line = {"candidate": candidate, "count": wish.count, "seed": wish.seed, "function": wish.function}
         given.write(json.dumps(line).encode() + b"\n")
     given.seek(0)
     environment = {**os.environ, "PYTHONPATH": python_path()}
@@ -66,9 +69,9 @@ def _file() -> IO[bytes]:
     return tempfile.TemporaryFile()
 
 
-def _one(candidate: Candidate, count: int, seed: str) -> list[Form] | str:
+def _one(candidate: Candidate, count: int, seed: str, function: str | None) -> list[Form] | str:
     try:
-        return forms(candidate, count, seed)
+        return forms(candidate, count, seed, function)
     except Exception as error:  # noqa: BLE001 - reads any program's tree; one it cannot read costs itself only
         return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
 
@@ -76,13 +79,13 @@ def _one(candidate: Candidate, count: int, seed: str) -> list[Form] | str:
 def _read(answer: Any) -> list[Form] | str:
     if isinstance(answer, str):
         return answer
-    return [Form(form["code"], form["reasoning"], tuple(form["formulas"])) for form in answer]
+    return [Form(**form) for form in answer]
 
 
 def main() -> None:
     for line in sys.stdin:
         wish = json.loads(line)
-        made = _one(Candidate.model_validate(wish["candidate"]), int(wish["count"]), str(wish["seed"]))
+        made = _one(Candidate.model_validate(wish["candidate"]), wish["count"], wish["seed"], wish["function"])
         print(json.dumps(made if isinstance(made, str) else [asdict(form) for form in made]), flush=True)
 
 

@@ -6,11 +6,15 @@ from random import Random
 from typing import Any
 
 from autotriton.data.build.config import BuildConfig
+from autotriton.data.build.routes import INDUCTOR
 from autotriton.data.build.selecting import hardness
 from autotriton.data.pairs import wording
 from autotriton.data.records import GatheredTask, SourceKind
 from autotriton.data.rows import Example, TaskRow
 from autotriton.types import Verdict
+
+_PYTORCH = "BSD-3-Clause (PyTorch)"
+"""Of kernels Inductor generated; the card carries the notice."""
 
 
 def task_row(row: GatheredTask, config: BuildConfig) -> TaskRow:
@@ -27,18 +31,20 @@ def example(
     route: str,
     code: str,
     completion: str,
-    formulas: tuple[str, ...],
     verdict: Verdict,
 ) -> Example:
     draw = Random(f"{config.seed}:question:{name}")
     prompt, style = None, "prose"
     if draw.random() < config.propose.prose:
-        prompt = wording.prose(row.task, list(formulas), draw)
+        prompt = wording.prose(row.task, draw, code)
     if prompt is None:
-        prompt, style = wording.rewrite(row.task, draw), "module"
+        prompt, style = wording.rewrite(row.task, draw, code), "module"
     errors = [check.max_error for check in verdict.checks if check.max_error is not None]
+    about = _about(row)
+    if route == INDUCTOR:
+        about["licence"] = " and ".join(dict.fromkeys([*about["licence"].split(" and "), _PYTORCH]))
     return Example(
-        **_about(row),
+        **about,
         id=name,
         prompt=prompt,
         style=style,

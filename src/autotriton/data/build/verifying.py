@@ -19,6 +19,7 @@ from autotriton.data.build.questions import example
 from autotriton.data.build.records import Judged, Selected, answer_key
 from autotriton.judge import Judge
 from autotriton.judge.pool import Judgement, judge_many
+from autotriton.propose.prompt import wanted
 from autotriton.types import Candidate, Task
 
 UNJUDGED, NO_FORM = "unjudged", "no form"
@@ -45,7 +46,6 @@ class Answer:
     form: int
     code: str
     completion: str
-    formulas: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
@@ -114,13 +114,21 @@ def _answers(part: Sequence[Proposed], config: BuildConfig, workers: int | None)
     for one in part:
         if one.candidate.completion is not None:  # a language model's own words
             yield Answer(one.chosen, one.route, one.candidate.id, 0, one.candidate.code, one.candidate.completion)
-    wishes = [Wish(one.candidate, _most_forms(one, config), str(config.seed)) for one in compiled]
+    wishes = [
+        Wish(one.candidate, _most_forms(one, config), str(config.seed), _function(one.chosen.task.task))
+        for one in compiled
+    ]
     for one, made in zip(compiled, formed(wishes, workers or os.cpu_count() or 1), strict=True):
         if isinstance(made, str):
             yield _formless(one.chosen, one.route, one.candidate, made)
             continue
         for number, form in enumerate(made):
-            yield Answer(one.chosen, one.route, one.candidate.id, number, form.code, form.completion, form.formulas)
+            yield Answer(one.chosen, one.route, one.candidate.id, number, form.code, form.completion)
+
+
+def _function(task: Task) -> str | None:
+    want = wanted(task)
+    return want.name if want.is_function else None
 
 
 def _formless(chosen: Selected, route: str, candidate: Candidate, why: str) -> Judged:
@@ -153,7 +161,6 @@ def _judged(answer: Answer, judgement: Judgement, config: BuildConfig) -> Judged
             route=answer.route,
             code=answer.code,
             completion=answer.completion,
-            formulas=answer.formulas,
             verdict=verdict,
         )
     message = "" if row is not None else verdict.message[:400]

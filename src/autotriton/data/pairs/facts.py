@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
+from autotriton.data.pairs.prepare import formula_of
+
 _ALLOCATIONS = ("empty", "empty_like", "zeros", "zeros_like", "full")
 _REDUCTIONS = {"sum": "sum", "max": "maximum", "min": "minimum", "argmax": "argmax", "argmin": "argmin",
                "reduce": "reduction", "xor_sum": "xor"}  # fmt: skip
@@ -16,7 +18,9 @@ class Kernel:
 
     name: str
     formula: str
-    """Its docstring: the formula it computes, where the author wrote one."""
+    """What it computes, where its docstring begins with that."""
+    remark: str
+    """What else the docstring says."""
     pointers: tuple[str, ...]
     sizes: tuple[str, ...]
     """Plain arguments: sizes and strides."""
@@ -80,7 +84,7 @@ def facts(code: str) -> Facts:
 
 def _reads_shapes(tree: ast.Module) -> bool:
     """Sizes are computed with; a guard that only compares them with the ones the file was made for does not count."""
-    guards = [node for node in ast.walk(tree) if isinstance(node, ast.Compare | ast.Assert)]
+    guards = [node for node in ast.walk(tree) if isinstance(node, ast.Compare | ast.Assert | ast.Raise)]
     guarded = {id(inner) for guard in guards for inner in ast.walk(guard)}
     return any(
         isinstance(node, ast.Attribute) and node.attr in ("shape", "numel") and id(node) not in guarded
@@ -101,9 +105,11 @@ def _kernel(node: ast.FunctionDef) -> Kernel:
     axes = [ast.unparse(inner.args[0]) for inner in ast.walk(node)
             if isinstance(inner, ast.Call) and _calls(inner) == "program_id" and inner.args]  # fmt: skip
     text = ast.unparse(node)
+    formula, remark = formula_of(ast.get_docstring(node) or "")
     return Kernel(
         name=node.name,
-        formula=" ".join((ast.get_docstring(node) or "").split()),
+        formula=formula,
+        remark=remark,
         pointers=tuple(name for name in plain if name in addressed),
         sizes=tuple(name for name in plain if name not in addressed),
         constants=constants,
@@ -149,11 +155,20 @@ def _launches(functions: list[ast.FunctionDef], tables: dict[str, dict[str, dict
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Subscript):
                 continue
             if isinstance(node.func.value, ast.Name):
-                grid = ast.unparse(node.func.slice)
-                grid = ast.unparse(local[grid]) if grid in local else grid
-                found.append(Launch(node.func.value.id, grid, _settings(node, local, tables)))
+                found.append(Launch(node.func.value.id, _grid(node.func.slice, local), _settings(node, local, tables)))
     unique: dict[tuple[str, str], Launch] = {(launch.kernel, launch.grid): launch for launch in found}
     return list(unique.values())
+
+
+def _grid(given: ast.expr, local: dict[str, ast.expr]) -> str:
+    """As the program writes it; what it only gave a name to is spelled out."""
+    if isinstance(given, ast.Name) and given.id in local:
+        given = local[given.id]
+    if isinstance(given, ast.Tuple) and len(given.elts) == 1:
+        only = given.elts[0]
+        if isinstance(only, ast.Name) and only.id in local:
+            return f"({ast.unparse(local[only.id])},)"
+    return ast.unparse(given)
 
 
 def _settings(

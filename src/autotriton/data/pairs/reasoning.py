@@ -16,12 +16,13 @@ _MOST_KERNELS = 4
 """Longer programs are explained by their first kernels and a count of the rest."""
 
 
-def explain(about: Facts, formulas: dict[str, str], draw: Random) -> str:
-    """The reasoning. `formulas` has what each kernel computes, by the name it has in the program."""
-    parts = [_plan(about, formulas, draw)]
+def explain(about: Facts, said: dict[str, tuple[str, str]], draw: Random) -> str:
+    """The reasoning. `said` has what each kernel computes and a remark on it, by the name it has in the program."""
+    parts = [_plan(about, {name: formula for name, (formula, _) in said.items()}, draw)]
     for kernel in about.kernels[:_MOST_KERNELS]:
         launch = next(launch for launch in about.launches if launch.kernel == kernel.name)
-        parts.append(" ".join(_kernel(kernel, launch, draw)))
+        remark = said.get(kernel.name, ("", ""))[1]
+        parts.append(" ".join([*_remark(remark), *_kernel(kernel, launch, draw)]))
     parts += _closing(about, draw)
     return "\n\n".join(part for part in parts if part)
 
@@ -42,6 +43,10 @@ def _plan(about: Facts, formulas: dict[str, str], draw: Random) -> str:
     if count > _MOST_KERNELS:
         listed.append(f"{_MOST_KERNELS + 1}. and {count - _MOST_KERNELS} more of the same kinds")
     return lead.format(count) + ":\n" + "\n".join(listed)
+
+
+def _remark(text: str) -> list[str]:
+    return [text if text.endswith((".", "!", ":")) else f"{text}."] if text else []
 
 
 def _kernel(kernel: Kernel, launch: Launch, draw: Random) -> list[str]:

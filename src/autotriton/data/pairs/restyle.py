@@ -82,8 +82,7 @@ def without_table(code: str) -> str:
             return code  # a wrapper uses its tiles in a way of its own
         rest = re.sub(r'tiles\["(\w+)"\]', r"\1", place["rest"]).replace("**tiles", given)
         body = body[: place.start()] + constants + rest + body[place.end() :]
-    if "TILES" in body or "tiles" in body:
-        note = " `TILES` holds what may be tuned."
+    for note in (" `TILES` holds what may be tuned.", "# What may be tuned: tile sizes, warps, stages.\n"):
         body = body.replace(note, "")
     return code if re.search(r"\bTILES\b|\btiles\[", body) else body
 

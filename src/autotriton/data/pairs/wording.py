@@ -34,30 +34,32 @@ _PROSE = (
 )
 
 
-def rewrite(task: Task, draw: Random) -> str:
-    """The program is given; the shipped template's own wording is one of those drawn."""
+def rewrite(task: Task, draw: Random, code: str = "") -> str:
+    """The program is given. With `code`, what is asked for is what it defines."""
     order, rule, ending = draw.choice(_ORDERS), draw.choice(_RULES), draw.choice(_ENDINGS)
-    return f"{order}\n\n{fenced(task.source)}\n\n{request(task)} {rule} {ending}"
+    return f"{order}\n\n{fenced(task.source)}\n\n{request(task, code)} {rule} {ending}"
 
 
-def prose(task: Task, formulas: list[str], draw: Random) -> str | None:
-    """The program is not given: its constructor, its signature and the formula are. None where that says too little."""
-    if not formulas or len(formulas) > 3 or task.entry != "Model":
-        return None
-    parts = _parts(task.source)
+def prose(task: Task, draw: Random, code: str = "") -> str | None:
+    """The program is not given: its signature, its constructor and its steps are. None where they would not say all of
+    it: steps that branch, or that use what is defined elsewhere in the file.
+    """
+    parts = _parts(task)
     if parts is None:
         return None
-    constructor, signature = parts
-    steps = "\n".join(f"- `{formula}`" for formula in formulas)
-    lines = [draw.choice(_PROSE), f"Signature: `{signature}`", f"It computes, step by step:\n{steps}"]
+    constructor, signature, steps = parts
+    listed = "\n".join(f"{number}. {step}" for number, step in enumerate(steps, start=1))
+    lines = [draw.choice(_PROSE), f"Signature: `{signature}`", f"It computes, step by step:\n{listed}"]
     if constructor:
         lines.append(f"The module is constructed like this and keeps these parameters:\n\n{fenced(constructor)}")
-    return "\n\n".join([*lines, f"{request(task)} {draw.choice(_RULES)} {draw.choice(_ENDINGS)}"])
+    return "\n\n".join([*lines, f"{request(task, code)} {draw.choice(_RULES)} {draw.choice(_ENDINGS)}"])
 
 
-def request(task: Task) -> str:
+def request(task: Task, code: str = "") -> str:
     """What has to be defined."""
     want = wanted(task)
+    if want.is_function and "\nclass ModelNew" in code:
+        return f"Write a class `ModelNew`, an `nn.Module` whose `forward` does the work of `{task.entry}`."
     if want.is_function:
         return f"Write a function `{want.name}` that takes the arguments of `{task.entry}` and returns what it returns."
     mode = "training" if task.mode is Mode.TRAIN else "evaluation"
@@ -67,15 +69,41 @@ def request(task: Task) -> str:
     )
 
 
-def _parts(source: str) -> tuple[str, str] | None:
-    """The constructor's text and forward's signature; None for modules made of several functions."""
-    tree = ast.parse(source)
-    models = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Model"]
-    if len(models) != 1:
+def _parts(task: Task) -> tuple[str, str, list[str]] | None:
+    """The constructor's text, the signature, and the steps of a program that is a single class or function."""
+    tree = ast.parse(task.source)
+    entry = next((node for node in tree.body if getattr(node, "name", None) == task.entry), None)
+    if isinstance(entry, ast.FunctionDef):
+        constructor, body = "", entry
+    elif isinstance(entry, ast.ClassDef):
+        methods = {node.name: node for node in entry.body if isinstance(node, ast.FunctionDef)}
+        if set(methods) - {"__init__", "forward"} or "forward" not in methods:
+            return None
+        constructor, body = ast.unparse(methods["__init__"]) if "__init__" in methods else "", methods["forward"]
+        if "__init__" in methods and _foreign(methods["__init__"], tree):
+            return None
+    else:
         return None
-    methods = {node.name: node for node in models[0].body if isinstance(node, ast.FunctionDef)}
-    if set(methods) - {"__init__", "forward"} or "forward" not in methods:
+    steps = [_step(statement) for statement in _without_docstring(body)]
+    if _foreign(body, tree) or not all(steps):
         return None
-    signature = f"forward({ast.unparse(methods['forward'].args)})"
-    constructor = ast.unparse(methods["__init__"]) if "__init__" in methods else ""
-    return constructor, signature
+    return constructor, f"{body.name}({ast.unparse(body.args)})", [step for step in steps if step]
+
+
+def _step(statement: ast.stmt) -> str | None:
+    if isinstance(statement, ast.Return) and statement.value is not None:
+        return f"return `{ast.unparse(statement.value)}`"
+    return f"`{ast.unparse(statement)}`" if isinstance(statement, ast.Assign | ast.AugAssign) else None
+
+
+def _without_docstring(function: ast.FunctionDef) -> list[ast.stmt]:
+    return function.body[1:] if ast.get_docstring(function) is not None else function.body
+
+
+def _foreign(function: ast.FunctionDef, tree: ast.Module) -> bool:
+    """Uses something the file defines besides."""
+    defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    for node in tree.body:
+        if isinstance(node, ast.Assign):
+            defined |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    return any(isinstance(node, ast.Name) and node.id in defined for node in ast.walk(function))

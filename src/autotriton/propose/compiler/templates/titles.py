@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import keyword
 import re
 
 import torch.fx
@@ -25,8 +26,9 @@ def title_of(cluster: Cluster) -> str:
     if len(words) > _PARTS:
         words = [*words[: _PARTS - 1], words[-1]]
     title = "_".join(words) or "copy"
-    # Kernels and wrappers call `min` and `max` themselves.
-    return f"{title}_{'reduction' if cluster.reduced else 'elements'}" if hasattr(builtins, title) else title
+    # Kernels and wrappers call `min` and `max` themselves, and `or` is no name.
+    taken = hasattr(builtins, title) or keyword.iskeyword(title)
+    return f"{title}_{'reduction' if cluster.reduced else 'elements'}" if taken else title
 
 
 def _word(node: torch.fx.Node) -> str:

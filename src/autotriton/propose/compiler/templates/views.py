@@ -64,17 +64,15 @@ def expression(node: torch.fx.Node, of: str, text: Any, like: str = "") -> str:
     if str(node.target) == "<built-in function getitem>":
         return f"{of}[{node.args[1]}]"
     if name in ("view", "reshape", "_unsafe_view"):
-        return f"{of}.reshape({(like and f'{like}.shape') or _shape(node, of) or args[0].strip('[]') or '()'})"
+        return f"{of}.reshape({(like and f'{like}.shape') or _shape(node, of) or _bare(args[0]) or '()'})"
     if name in ("permute", "expand"):
-        return f"{of}.{name}({args[0].strip('[]') or '()'})"
+        return f"{of}.{name}({_bare(args[0]) or '()'})"
     if name == "slice":
         return _slice(node, of, text)
     if name in ("alias", "detach"):
         return of
     if name == "squeeze":
-        return (
-            f"{of}.squeeze({'(' + args[0].strip('[]') + ',)' if args and args[0].startswith('[') else ', '.join(args)})"
-        )
+        return f"{of}.squeeze({'(' + _bare(args[0]) + ',)' if args and args[0].startswith('[') else ', '.join(args)})"
     if name in ("split", "split_with_sizes"):
         sizes = [[hint(size) for size in part.shape] for part in node.meta["val"]]
         even = all(size == sizes[0] for size in sizes)
@@ -82,6 +80,11 @@ def expression(node: torch.fx.Node, of: str, text: Any, like: str = "") -> str:
     if name == "as_strided":
         return f"torch.as_strided({', '.join([of, *args])})"
     return f"{of}.{name}({', '.join(args)})"
+
+
+def _bare(listed: str) -> str:
+    """`x.shape[0], 4` of `[x.shape[0], 4]`."""
+    return listed[1:-1] if listed.startswith("[") and listed.endswith("]") else listed
 
 
 def _shape(node: torch.fx.Node, of: str) -> str:
