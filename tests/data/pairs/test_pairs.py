@@ -178,11 +178,14 @@ def test_what_steps_alone_would_not_say_is_asked_with_the_program(step: str) -> 
 
 def test_a_function_is_asked_for_and_given() -> None:
     task = Task(id="f", entry="scaled", source=FUNCTION.format("z = x * y"))
-    text = prose(task, Random(1))
-    assert text is not None
-    assert "Signature: `scaled(x, y)`" in text
-    assert "1. `z = x * y`\n2. return `z`" in text
-    assert "Write a function `scaled_new`" in text
+    asked = [prose(task, Random(seed)) or "" for seed in range(20)]
+    assert {"Signature: `scaled" in text for text in asked} == {True, False}
+    for text in asked:
+        assert "`scaled(x, y)`" in text
+        assert "1. `z = x * y`\n2. return `z`" in text
+        assert "Write a function `scaled_new`" in text
+    spoken = task.model_copy(update={"source": task.source.replace("y):\n", 'y):\n    """Scales x\n    by y."""\n')})
+    assert "Scales x by y. " in (prose(spoken, Random(1)) or "")
     plain = CODE[: CODE.index("class ModelNew")]
     body = "        x = x.contiguous()\n        return softmax(x, y)\n"
     model = f"class ModelNew(nn.Module):\n    def forward(self, x, y=2.0):\n{body}"

@@ -49,10 +49,25 @@ def prose(task: Task, draw: Random, code: str = "") -> str | None:
         return None
     constructor, signature, steps = parts
     listed = "\n".join(f"{number}. {step}" for number, step in enumerate(steps, start=1))
-    lines = [draw.choice(_PROSE), f"Signature: `{signature}`", f"It computes, step by step:\n{listed}"]
+    purpose = _purpose(task)
+    if draw.random() < 0.5:
+        lines = [draw.choice(_PROSE), f"Signature: `{signature}`", f"{purpose}It computes, step by step:\n{listed}"]
+    else:  # as TritonBench words it
+        described = f"Functional description: {purpose}In detail:\n{listed}"
+        lines = [draw.choice(_PROSE), described, f"Wrapper entry information: `{signature}`"]
     if constructor:
         lines.append(f"The module is constructed like this and keeps these parameters:\n\n{fenced(constructor)}")
     return "\n\n".join([*lines, f"{request(task, code)} {draw.choice(_RULES)} {draw.choice(_ENDINGS)}"])
+
+
+def _purpose(task: Task) -> str:
+    """What the program says of itself, as a sentence; nothing where it says nothing."""
+    tree = ast.parse(task.source)
+    entry = next((node for node in tree.body if getattr(node, "name", None) == task.entry), None)
+    places = [place for place in (entry, tree) if isinstance(place, ast.Module | ast.ClassDef | ast.FunctionDef)]
+    said = next(filter(None, map(ast.get_docstring, places)), "")
+    first = " ".join(said.split("\n\n")[0].split())
+    return f"{first.rstrip('.')}. " if first else ""
 
 
 def request(task: Task, code: str = "") -> str:
