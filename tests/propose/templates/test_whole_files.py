@@ -62,6 +62,12 @@ SAMPLES = {
         "torch.randn(8, 6).half(), torch.tensor([1, 4, 2])",
         "x, i",
     ),
+    "one_place": Sample(
+        "r = torch.arange(1.0)\n"
+        "return torch.gather(x, 1, i), x + r, torch.arange(3, 4) + i, x[:, i[0]], x.index_select(1, i[0])",
+        "torch.randn(1, 16), torch.tensor([[5]])",
+        "x, i",
+    ),
     "batch_norm": _batches("return self.n(x)", "torch.randn(8, 6, 5, 5)", init="self.n = nn.BatchNorm2d(6)"),
     "group_norm": _batches("return self.n(x)", "torch.randn(8, 6, 5, 5)", init="self.n = nn.GroupNorm(3, 6)"),
     "merged": _batches(

@@ -179,7 +179,8 @@ def _repeat(node: Any, index: Sequence[str], operands: dict[Any, str], read: Rea
 def _arange(node: Any, index: Sequence[str], operands: dict[Any, str], read: Reader) -> str:
     args = list(node.args)
     start, step = (0, 1) if len(args) == 1 else (args[0], args[2] if len(args) > 2 else 1)
-    text = index[0] if step == 1 else f"({index[0]} * {_written(step, operands)})"
+    place = "tl.full((), 0, tl.int64)" if index[0] == "0" else index[0]  # of one element
+    text = place if step == 1 else f"({place} * {_written(step, operands)})"
     text = text if start == 0 else f"({text} + {_written(start, operands)})"
     kind = "tl.float32" if node.meta["val"].dtype.is_floating_point else "tl.int64"
     return f"({text}).to({kind})"

@@ -9,6 +9,7 @@ import torch
 
 from autotriton.propose.compiler.templates.access import memory_order
 from autotriton.propose.compiler.templates.axes import Axis, Dims, refreshed
+from autotriton.propose.compiler.templates.piece import hint
 
 
 class Unreadable(Exception):
@@ -84,7 +85,7 @@ class Sizes:
         dims = refreshed(dims)
         for name, like, own in self.operands:
             same = own == dims and like.dtype == value.dtype and like.is_contiguous() and value.is_contiguous()
-            if same and len(like.shape) == len(value.shape):
+            if same and list(map(hint, like.shape)) == list(map(hint, value.shape)):
                 return f"torch.empty_like({name})"
         device = self.operands[0][0]
         kind = next((f"{n}.dtype" for n, v, _ in self.operands if v.dtype == value.dtype), str(value.dtype))
