@@ -62,6 +62,11 @@ SAMPLES = {
         "torch.randn(8, 6).half(), torch.tensor([1, 4, 2])",
         "x, i",
     ),
+    "variances": _batches(
+        "return *torch.var_mean(x, False), *torch.var_mean(x), *torch.var_mean(x, 1, False), *torch.var_mean(x, 1), "
+        "*torch.var_mean(x, 1, correction=2), x.var(False), x.std(1, unbiased=False), x.var(1, correction=0)",
+        "torch.randn(8, 5)",
+    ),
     "one_place": Sample(
         "r = torch.arange(1.0)\n"
         "return torch.gather(x, 1, i), x + r, torch.arange(3, 4) + i, x[:, i[0]], x.index_select(1, i[0])",

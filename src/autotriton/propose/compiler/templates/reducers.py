@@ -14,6 +14,7 @@ import torch.fx
 
 from autotriton.propose.compiler.templates.cluster import reduced_dims
 from autotriton.propose.compiler.templates.expressions import compute_type, name_of
+from autotriton.propose.compiler.templates.names import identifier
 from autotriton.propose.compiler.templates.piece import node_at
 
 Lines = list[str]
@@ -58,7 +59,7 @@ def reducer(node: torch.fx.Node, count: str) -> Reducer:
     if name == "prod":
         return _product(kind)
     if name == "var_mean":
-        return _variance(kind, count, _correction(node))
+        return _variance(kind, count, correction_of(node))
     raise AssertionError(name)
 
 
@@ -68,12 +69,13 @@ def is_in_softmax(node: torch.fx.Node) -> bool:
     return origin is not None and "softmax" in origin[1]
 
 
-def _correction(node: torch.fx.Node) -> float:
-    if str(node.target).endswith(".correction"):
+def correction_of(node: torch.fx.Node) -> float:
+    """Of a `var_mean`; 1 unless it says otherwise."""
+    if str(node.target) == "aten.var_mean.correction":
         given = node.kwargs.get("correction")
-        return 1 if given is None else float(given)  # type: ignore[arg-type]
-    unbiased = node.args[2] if len(node.args) > 2 else node.kwargs.get("unbiased", True)
-    return 1.0 if unbiased else 0.0
+        return 1.0 if given is None else float(given)  # type: ignore[arg-type]
+    place = 2 if str(node.target) == "aten.var_mean.dim" else 1
+    return float(bool(node.args[place])) if len(node.args) > place else float(bool(node.kwargs.get("unbiased", True)))
 
 
 def _zero(kind: torch.dtype) -> str:
@@ -243,7 +245,7 @@ def _product(kind: torch.dtype) -> Reducer:
 def _variance(kind: torch.dtype, count: str, correction: float) -> Reducer:
     """Welford's update in every lane, the lanes joined by Chan's formula at the end: one reading, no cancellation."""
     freedom = f"({count} - {correction:g})" if correction else count
-    name = "unbiased" if correction else "var"
+    name = {0.0: "var", 1.0: "unbiased"}.get(correction, identifier(f"corrected_{correction:g}"))
     tl, stored = compute_type(kind), kind if kind is torch.float64 else torch.float32
 
     def joined(s: str, mean: str, m2: str, seen: str) -> Lines:
@@ -306,4 +308,4 @@ def _variance(kind: torch.dtype, count: str, correction: float) -> Reducer:
     )
 
 
-__all__ = ["PRODUCT_HELPER", "Reducer", "reduced_dims", "reducer"]
+__all__ = ["PRODUCT_HELPER", "Reducer", "correction_of", "reduced_dims", "reducer"]

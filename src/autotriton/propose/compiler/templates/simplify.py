@@ -13,6 +13,7 @@ from autotriton.propose.compiler.templates.export import Exported
 from autotriton.propose.compiler.templates.expressions import name_of
 from autotriton.propose.compiler.templates.joins import narrow
 from autotriton.propose.compiler.templates.piece import node_at, shape_of
+from autotriton.propose.compiler.templates.reducers import correction_of
 from autotriton.propose.compiler.templates.views import is_view
 
 aten = torch.ops.aten
@@ -70,7 +71,7 @@ def _replace_by_view(graph: torch.fx.Graph, result: torch.fx.Node, reduction: to
         elif what in ("any", "all"):
             source = _inserted(graph, aten.ne.Scalar, source, 0)
         elif what == "var":  # of an infinite element, and of one less the correction, there is none
-            one = _correction(reduction) == 0
+            one = correction_of(reduction) == 0
             source = _inserted(graph, *((aten.sub.Tensor, source, source) if one else (_FULL, source, math.nan)))
         elif value.dtype != source.meta["val"].dtype:
             source = _inserted(graph, aten._to_copy.default, source, dtype=value.dtype)
@@ -79,15 +80,6 @@ def _replace_by_view(graph: torch.fx.Graph, result: torch.fx.Node, reduction: to
         view = graph.call_function(aten.view.default, (source, list(value.shape)))
     view.meta["val"] = value
     result.replace_all_uses_with(view)
-
-
-def _correction(node: torch.fx.Node) -> float:
-    """Of a `var_mean`; 1 unless it says otherwise."""
-    if str(node.target) == "aten.var_mean.correction":
-        given = node.kwargs.get("correction")
-        return 1.0 if given is None else float(given)  # type: ignore[arg-type]
-    place = 2 if str(node.target) == "aten.var_mean.dim" else 1
-    return float(bool(node.args[place])) if len(node.args) > place else float(bool(node.kwargs.get("unbiased", True)))
 
 
 def _inserted(graph: torch.fx.Graph, target: Any, *args: Any, **kwargs: Any) -> torch.fx.Node:
