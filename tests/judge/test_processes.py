@@ -53,7 +53,7 @@ def test_an_unknown_sandbox_is_a_usage_error():
 def test_under_bwrap_a_task_that_reads_its_folder_has_a_server_of_its_own(machine, monkeypatch, kind, servers):
     walls = []
     monkeypatch.setattr(
-        processes_module, "ForkServer", lambda kind, *, interpret, readable, compiles: walls.append(readable)
+        processes_module, "ForkServer", lambda kind, *, interpret, readable, **_: walls.append(readable)
     )
     made = machine(None)
     made.kind = kind
@@ -85,3 +85,15 @@ def test_nothing_starts_once_all_is_closed():
     assert server._process.poll() is not None
     with pytest.raises(JudgeError, match="closed"):
         held.server(interpret=False)
+
+
+@pytest.mark.parametrize(("files", "rehearsed"), [(False, [False, True, True]), (True, [False, False, True])])
+def test_servers_that_references_come_from_have_opened_one(machine, monkeypatch, files, rehearsed):
+    opened = []
+    monkeypatch.setattr(processes_module, "ForkServer", lambda kind, *, references, **_: opened.append(references))
+    monkeypatch.setattr(processes_module, "_gpu_files", lambda: files)
+    made = machine(None)
+    made.server(interpret=True)
+    made.server(interpret=False)
+    made.server(interpret=False, compiles=True)
+    assert opened == rehearsed
