@@ -199,3 +199,14 @@ def test_products_that_are_added_up_leave_the_truncating_accumulator_at_once(res
     found = next(offered for name, offered in sample.emitted().choices.items() if name.startswith("matmul"))
     flushes = {setting["FLUSH"] for setting in found}
     assert (flushes == {1}) is once
+
+
+def test_a_formula_says_which_part_of_a_tensor_it_means():
+    sample = Sample(
+        "a, b = x.chunk(2, 1)\nreturn torch.abs(x[:, 1:16] - x[:, :15] + y), torch.sigmoid(a) * b, x.t().exp()",
+        "torch.randn(8, 16), torch.randn(8, 15)",
+        "x, y",
+    )
+    code = sample.emitted().code
+    for formula in ("abs(x[:, 1:16] - x[:, :15] + y)", "sigmoid(x.chunk(2, 1)[0]) * x.chunk(2, 1)[1]", "exp(x)"):
+        assert f'"""{formula}"""' in code
