@@ -14,6 +14,7 @@ from autotriton.judge import timing
 from autotriton.judge.floor import Floor
 from autotriton.judge.options import JudgeOptions
 from autotriton.judge.processes import Gpu
+from autotriton.judge.rehearsal import variants_for
 from autotriton.judge.timing import Contest, Samples, measure, speedup
 from autotriton.judge.trial import Decided, Trial
 from autotriton.types import Outcome, Task, Tier
@@ -396,3 +397,12 @@ def test_every_repetition_is_a_fresh_process():
     assert opened == [("cuda", Tier.TIME)] * 3
     assert on.more["timing"].samples == 3 * 3 * 8
     assert on.stage_seconds["time"] > 0
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "count"),
+    [(1 << 20, 1 << 20, 8), (1 << 20, 4 << 30, 1), (4 << 30, 4, 1), (64 << 20, 1 << 20, 4), (1 << 20, 512 << 20, 2)],
+)
+def test_large_answers_count_like_large_inputs(inputs, outputs, count):
+    """All answers of a block are kept: eight of four gigabytes are more than the task's share of the GPU."""
+    assert variants_for(inputs, outputs) == count

@@ -141,6 +141,7 @@ class Reference:
         self.first = Facts.of(*self._case(0))
         # An answer is kept with its oracle in fp64.
         self.keeps_one |= (self.input_bytes + 3 * self.first.output_bytes) * len(self.specs) > _KEPT_BYTES
+        self.variants = variants_for(self.input_bytes, self.first.output_bytes)
         self.rehearsal = Rehearsal(self)
 
     @property
@@ -263,7 +264,7 @@ class Session:
     def __init__(self, reference: Reference, *, timed: bool) -> None:
         self.reference = reference
         self.state = state(reference.models[0])
-        copies = variants_for(reference.input_bytes) if timed else 1
+        copies = reference.variants if timed else 1
         _, in_size = arena.lay_out([*(reference.first.inputs * copies), *self.state.values()])
         _, out_size = arena.lay_out([*reference.first.outputs, *self.state.values()])
         self.inputs = arena.create(in_size + _SLACK_BYTES, reference.device)

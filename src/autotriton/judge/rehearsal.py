@@ -21,11 +21,14 @@ from autotriton.judge.program import Inputs, duplicate, state
 from autotriton.judge.stopwatch import Stopwatch
 
 _VARIANTS = ((32 << 20, 8), (128 << 20, 4), (1 << 30, 2))
-"""Bytes of one set of inputs, and how many variants of it a block holds."""
+"""Bytes of one set of inputs or outputs, and how many variants of it a block holds: all of its answers are kept until
+the parent says which one it wants to see.
+"""
 
 
-def variants_for(nbytes: int) -> int:
-    return next((count for limit, count in _VARIANTS if nbytes <= limit), 1)
+def variants_for(input_bytes: int, output_bytes: int) -> int:
+    larger = max(input_bytes, output_bytes)
+    return next((count for limit, count in _VARIANTS if larger <= limit), 1)
 
 
 def vary(inputs: Inputs, seed: int) -> Inputs:
@@ -56,7 +59,7 @@ class Rehearsal:
 
     def make(self, seed: int) -> list[Inputs]:
         drawn = self.reference.draws
-        count = variants_for(self.reference.input_bytes)
+        count = self.reference.variants
         return [vary(drawn[(seed + number) % len(drawn)], seed + number) for number in range(count)]
 
     def _fill(self, session: Any, seed: int) -> dict[str, Any]:
@@ -95,7 +98,9 @@ class Rehearsal:
                         return self.watch.warm_up(calls)
                 except Exception as error:  # noqa: BLE001 - torch.compile may refuse a model; that costs the baseline, not the verdict
                     return {"failed": f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"}
-            return self.watch.block(calls)
+            measured = self.watch.block(calls)
+            self.watch.answers = []  # nobody asks for a baseline's
+            return measured
 
 
 @contextlib.contextmanager
