@@ -42,7 +42,7 @@ def example(
     errors = [check.max_error for check in verdict.checks if check.max_error is not None]
     about = _about(row)
     if route == INDUCTOR:
-        about["licence"] = " and ".join(dict.fromkeys([*about["licence"].split(" and "), _PYTORCH]))
+        about["licence"] += f" and {_PYTORCH}"
     return Example(
         **about,
         id=name,

@@ -30,37 +30,33 @@ def without_foreign_formulas(code: str) -> str:
     for node in reversed(ast.parse(code).body):
         if not isinstance(node, ast.FunctionDef) or not node.decorator_list:
             continue
-        said = (ast.get_docstring(node) or "").partition("\n")[0]
-        if is_formula(said) and not _own(said, [argument.arg for argument in node.args.args]):
+        formula, _ = formula_of(ast.get_docstring(node) or "")
+        if formula and not _own(formula, [argument.arg for argument in node.args.args]):
             quoted = node.body[0]
             del lines[quoted.lineno - 1 : quoted.end_lineno]
     return "\n".join(lines)
 
 
 def formula_of(docstring: str) -> tuple[str, str]:
-    """The formula a kernel's docstring begins with, if it does, and what else it says."""
+    """The formula a kernel's docstring begins with, if it does, and what else it says. The kernel's name may stand in
+    front.
+    """
     first, _, rest = docstring.partition("\n")
     first, rest = re.sub(r"^\w+: ", "", first.strip()), " ".join(rest.split())
-    if is_formula(first):
-        return first, rest
-    return "", " ".join(filter(None, (first, rest)))
-
-
-def is_formula(text: str) -> bool:
-    return _parsed(text) is not None
-
-
-def _parsed(text: str) -> list[ast.Expression] | None:
-    """Several results are separated by semicolons; the kernel's name may stand in front."""
-    parts = re.sub(r"^\w+: ", "", text).split("; ")
     try:
-        return [ast.parse(part, mode="eval") for part in parts]
+        _parsed(first)
     except SyntaxError:
-        return None
+        return "", " ".join(filter(None, (first, rest)))
+    return first, rest
 
 
-def _own(text: str, arguments: list[str]) -> bool:
-    for part in _parsed(text) or []:
+def _parsed(formula: str) -> list[ast.Expression]:
+    """Several results are separated by semicolons."""
+    return [ast.parse(part, mode="eval") for part in formula.split("; ")]
+
+
+def _own(formula: str, arguments: list[str]) -> bool:
+    for part in _parsed(formula):
         called = {id(node.func) for node in ast.walk(part) if isinstance(node, ast.Call)}
         names = {node.id for node in ast.walk(part) if isinstance(node, ast.Name) and id(node) not in called}
         for name in names - _CONSTANTS:

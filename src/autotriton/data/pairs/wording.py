@@ -44,12 +44,14 @@ def prose(task: Task, draw: Random, code: str = "") -> str | None:
     """The program is not given: its signature, its constructor and its steps are. None where they would not say all of
     it: steps that branch, or that use what is defined elsewhere in the file.
     """
-    parts = _parts(task)
+    tree = ast.parse(task.source)
+    entry = next((node for node in tree.body if getattr(node, "name", None) == task.entry), None)
+    parts = _parts(tree, entry)
     if parts is None:
         return None
     constructor, signature, steps = parts
     listed = "\n".join(f"{number}. {step}" for number, step in enumerate(steps, start=1))
-    purpose = _purpose(task)
+    purpose = _purpose(tree, entry)
     if draw.random() < 0.5:
         lines = [draw.choice(_PROSE), f"Signature: `{signature}`", f"{purpose}It computes, step by step:\n{listed}"]
     else:  # as TritonBench words it
@@ -60,10 +62,8 @@ def prose(task: Task, draw: Random, code: str = "") -> str | None:
     return "\n\n".join([*lines, f"{request(task, code)} {draw.choice(_RULES)} {draw.choice(_ENDINGS)}"])
 
 
-def _purpose(task: Task) -> str:
+def _purpose(tree: ast.Module, entry: ast.stmt | None) -> str:
     """What the program says of itself, as a sentence; nothing where it says nothing."""
-    tree = ast.parse(task.source)
-    entry = next((node for node in tree.body if getattr(node, "name", None) == task.entry), None)
     places = [place for place in (entry, tree) if isinstance(place, ast.Module | ast.ClassDef | ast.FunctionDef)]
     said = next(filter(None, map(ast.get_docstring, places)), "")
     first = " ".join(said.split("\n\n")[0].split())
@@ -84,10 +84,8 @@ def request(task: Task, code: str = "") -> str:
     )
 
 
-def _parts(task: Task) -> tuple[str, str, list[str]] | None:
+def _parts(tree: ast.Module, entry: ast.stmt | None) -> tuple[str, str, list[str]] | None:
     """The constructor's text, the signature, and the steps of a program that is a single class or function."""
-    tree = ast.parse(task.source)
-    entry = next((node for node in tree.body if getattr(node, "name", None) == task.entry), None)
     if isinstance(entry, ast.FunctionDef):
         constructor, body = "", entry
     elif isinstance(entry, ast.ClassDef):

@@ -11,6 +11,7 @@ from math import ceil, inf
 
 import torch
 
+from autotriton.propose.compiler.templates.expressions import name_of
 from autotriton.propose.compiler.templates.matmul_contraction import Contraction
 from autotriton.propose.compiler.templates.matmul_presplit import can_presplit
 from autotriton.propose.compiler.templates.options import DEFAULT, Options
@@ -155,7 +156,7 @@ def _parts_s(product: Contraction, flops: float) -> float:
 def summed_later(node: torch.fx.Node) -> bool:
     """Whether elements of a product are added up, with nothing in between that could hide a common error."""
     for user in node.users:
-        name = str(user.target).split(".")[1] if str(user.target).startswith("aten.") else ""
+        name = name_of(user)
         if name in _SUMS or (name in _LINEAR and summed_later(user)):
             return True
     return False
