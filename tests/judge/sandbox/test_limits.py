@@ -45,6 +45,19 @@ def test_home_temporary_folder_and_checkout_are_not_readable(tmp_path: Path, mon
         assert not covered(path), path
 
 
+def test_a_folder_packages_were_installed_into_is_readable_and_its_neighbours_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("installed/thing-1.0.dist-info", "checkout/thing.egg-info"):
+        (tmp_path / name).mkdir(parents=True)
+        monkeypatch.syspath_prepend(str((tmp_path / name).parent))
+    assert covered(tmp_path / "installed/thing.py")
+    assert not covered(tmp_path / "checkout/thing.py")
+    assert not covered(tmp_path / "secret")
+    monkeypatch.chdir(tmp_path / "installed")
+    assert not covered(tmp_path / "installed/thing.py")
+
+
 def test_a_compiler_in_the_users_bin_does_not_open_the_home_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

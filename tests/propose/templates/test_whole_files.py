@@ -54,6 +54,16 @@ SAMPLES = {
         "torch.randn(8, 1, 6), torch.randint(0, 5, (8, 1, 1), dtype=torch.int32)",
         "x, y",
     ),
+    "pairs": _batches(
+        "s, m, r, p = x.cumsum(1), self.w(x), torch.softmax(x, 1), x * 2\n"
+        "t = s.unsqueeze(2) - s.unsqueeze(1)\n"
+        "mask = torch.ones(x.size(1), x.size(1), device=x.device, dtype=torch.bool).tril()\n"
+        "return t.masked_fill(~mask, float('-inf')).exp(), m[:, :, None] * m[:, None, :], r[:, None] + r[:, :, None], "
+        "p[:, None] - p[:, :, None], x.sum(1)[:, None] - x.sum(1), (p[:, None] * p[:, :, None]).sum(2), "
+        "p[:, 0:1].T * p[:, 0:1]",
+        "torch.randn(8, 5)",
+        init="self.w = nn.Linear(5, 6)",
+    ),
     "keywords": _batches(
         "return x | y, x & y, ~x", "torch.randint(-8, 9, (8, 5)), torch.randint(-8, 9, (8, 5))", "x, y"
     ),

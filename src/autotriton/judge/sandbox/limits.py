@@ -80,9 +80,15 @@ def proc_paths(alone: bool) -> list[str]:
 
 
 def _site_folders() -> list[str]:
-    """Folders on sys.path that hold installed packages, never the current folder or a checkout."""
+    """Folders on sys.path that hold installed packages (`pip install --target` makes such too), never the current
+    folder or a checkout.
+    """
     folders = [Path(entry) for entry in sys.path if entry]
-    return [str(folder) for folder in folders if folder.name in ("site-packages", "dist-packages")]
+    return [str(folder) for folder in folders if folder.name in ("site-packages", "dist-packages") or _installed(folder)]
+
+
+def _installed(folder: Path) -> bool:
+    return folder.resolve() != Path.cwd() and any(folder.glob("*.dist-info"))
 
 
 def device_paths(gpu: bool) -> list[str]:

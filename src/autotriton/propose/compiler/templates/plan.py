@@ -138,6 +138,8 @@ class Plan:
         if dims is None:
             return None
         axes, full = set(flat(dims)), set(cluster.axes)
+        if len(axes) != len(flat(dims)):  # x[:, None] - x[None, :] runs over pairs of places, not over places
+            return None
         if axes != full and not (cluster.reduced and axes == set(cluster.kept)):
             return None
         if cluster.reduced and cluster.is_wide and axes == full:
