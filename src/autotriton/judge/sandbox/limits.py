@@ -84,7 +84,8 @@ def _site_folders() -> list[str]:
     folder or a checkout.
     """
     folders = [Path(entry) for entry in sys.path if entry]
-    return [str(folder) for folder in folders if folder.name in ("site-packages", "dist-packages") or _installed(folder)]
+    named = ("site-packages", "dist-packages")
+    return [str(folder) for folder in folders if folder.name in named or _installed(folder)]
 
 
 def _installed(folder: Path) -> bool:
