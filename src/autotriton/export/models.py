@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import textwrap
 
 from autotriton.export.facts import Facts
+from autotriton.syntax import parse_source
 from autotriton.types import Mode, Task
 
 _CLASS = '''"""A drop-in for the reference's class: same constructor, same parameters by the same names."""
@@ -122,7 +122,7 @@ def _copies(facts: Facts) -> str:
 
 def _passed(signature: str) -> str:
     """The parameters of `forward`, passed on."""
-    arguments = ast.parse(f"def forward({signature}): ...").body[0].args  # type: ignore[attr-defined]
+    arguments = parse_source(f"def forward({signature}): ...").body[0].args  # type: ignore[attr-defined]
     parts = [a.arg for a in (*arguments.posonlyargs, *arguments.args)]
     parts += [f"*{arguments.vararg.arg}"] if arguments.vararg else []
     parts += [f"{a.arg}={a.arg}" for a in arguments.kwonlyargs]

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import ast
 
+from autotriton.syntax import parse_source
+
 KNOWN = frozenset(
     [
         "abs",
@@ -101,7 +103,7 @@ KNOWN = frozenset(
 def believable(code: str) -> bool:
     """Every `tl.name` in the source is known, and nothing else of Triton is used inside kernels by another name."""
     try:
-        tree = ast.parse(code)
+        tree = parse_source(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     aliases = {"tl"}

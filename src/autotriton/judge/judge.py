@@ -97,7 +97,8 @@ class Judge:
             reference = self._reference(trial, "cpu" if static else device, tier)
         if static or device == "cpu":
             return self._without_gpu(trial, reference, tier)
-        if reference.about["elements"] <= _QUICK_ELEMENTS and not self.options.trust_candidate:
+        quick = self.options.interpret_first and reference.about["elements"] <= _QUICK_ELEMENTS
+        if quick and not self.options.trust_candidate:
             self._interpret_first(trial)
         with self.bench(trial, reference, "cuda", Tier.RUN) as bench:
             trials.correctness(bench)

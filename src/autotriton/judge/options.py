@@ -33,6 +33,10 @@ class JudgeOptions:
     cases: int = 8
     late_calls_s: float = 2.0
     """Seconds of further calls that find out whether a candidate changes its ways after a few."""
+    interpret_first: bool = True
+    """On a GPU, small tasks pass through Triton's interpreter too, which checks the bounds of every access. Not worth
+    its time where nearly every candidate is correct and none is hostile.
+    """
     admit: bool = True
     repetitions: int = 3
     """Fresh candidate processes per timing; a published claim needs at least three."""

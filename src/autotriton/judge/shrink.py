@@ -15,6 +15,7 @@ import torch
 
 from autotriton.errors import TaskError
 from autotriton.judge.program import Program
+from autotriton.syntax import parse_source
 from autotriton.types import Task
 
 _INPUT_FUNCTIONS = ("get_inputs", "get_init_inputs")
@@ -35,7 +36,7 @@ def shrink(task: Task, at_most: int) -> Task | None:
     does.
     """
     try:
-        tree = ast.parse(task.source)
+        tree = parse_source(task.source)
     except SyntaxError:
         return None
     for batch, steps in itertools.product(_BATCHES, _STEPS):
@@ -52,7 +53,7 @@ def _smaller(size: int, steps: tuple[tuple[int, int], ...]) -> int:
 
 
 def _rewritten(tree: ast.Module, batch: int, smaller: Callable[[int], int]) -> str:
-    copy = ast.parse(ast.unparse(tree))
+    copy = parse_source(ast.unparse(tree))
     for statement in copy.body:
         if isinstance(statement, ast.FunctionDef) and statement.name in _INPUT_FUNCTIONS:
             _replace(statement, smaller)

@@ -11,7 +11,6 @@ so the numbers are a report and never proof; the later tiers run what was compil
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import functools
 import io
@@ -35,6 +34,7 @@ from typing import IO, Any
 from autotriton.errors import JudgeError, UsageError
 from autotriton.judge.launches import CannotRebuild, Launch, launch_key, options_of, rebuild
 from autotriton.judge.occupancy import ARCHS, KB, Arch, amdgcn_resources, cubin_resources, occupancy
+from autotriton.syntax import parse_literal
 from autotriton.types import Kernel, Target
 
 TARGETS: dict[str, Arch] = ARCHS
@@ -310,7 +310,7 @@ def _innermost(error: BaseException) -> tuple[str, str]:
     if match := re.fullmatch(r"(\w*(?:Error|Exception|Interrupt|Iteration)\w*)\((.*)\)", message, re.S):
         kind, message = match.groups()
         with contextlib.suppress(ValueError, SyntaxError):
-            message = str(ast.literal_eval(message.rstrip(",")))
+            message = str(parse_literal(message.rstrip(",")))
     return kind, message
 
 

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from autotriton.errors import TaskError
 from autotriton.live import values
+from autotriton.syntax import parse_expression, parse_literal
 from autotriton.tasks.live import Table
 
 CONSTANT = "constant_{}"
@@ -209,7 +210,7 @@ def _standard(module: nn.Module) -> str | None:
 
 def _without_defaults(kind: type, text: str) -> str:
     """The call without what it need not say: other versions of torch may not know an argument."""
-    call = ast.parse(text, mode="eval").body
+    call = parse_expression(text)
     assert isinstance(call, ast.Call)
     defaults = {name: repr(parameter.default) for name, parameter in inspect.signature(kind).parameters.items()}
     call.keywords = [k for k in call.keywords if repr(_literal(k.value)) != defaults.get(str(k.arg))]
@@ -218,7 +219,7 @@ def _without_defaults(kind: type, text: str) -> str:
 
 def _literal(node: ast.expr) -> Any:
     try:
-        return ast.literal_eval(node)
+        return parse_literal(node)
     except ValueError:
         return node
 

@@ -13,6 +13,8 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from autotriton.syntax import parse_source
+
 _THOUGHT = re.compile(r"<(?P<end>/?)(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
 _FENCE = re.compile(r"[ \t]*(?P<mark>`{3,}|~{3,})(?P<info>[^`]*)")
 _CODE_LINE = re.compile(r"(?:import|from|class|def)\s+[A-Za-z_]|@[A-Za-z_]|\"\"\"|'''")
@@ -151,7 +153,7 @@ def _tree(code: str) -> ast.Module | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return ast.parse(code)
+            return parse_source(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 

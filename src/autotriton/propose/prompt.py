@@ -16,6 +16,7 @@ from string import Template
 from autotriton.errors import UsageError
 from autotriton.propose.extract import parses
 from autotriton.propose.signatures import is_script, needed
+from autotriton.syntax import parse_source
 from autotriton.types import Attempt, Mode, Severity, Task, Verdict
 
 AVAILABLE = """program_id num_programs arange load store zeros full where maximum minimum abs exp exp2 log log2 sqrt
@@ -76,7 +77,7 @@ def wanted(task: Task) -> Wanted:
     if entry == "Model":
         return Wanted("ModelNew", False, ("ModelNew",))
     names = ("ModelNew", f"{entry}New", f"{entry}_new", entry)
-    defined = ast.parse(task.source).body if parses(task.source) else []
+    defined = parse_source(task.source).body if parses(task.source) else []
     is_function = any(isinstance(node, ast.FunctionDef) and node.name == entry for node in defined)
     name = f"{entry}_new" if is_function else "ModelNew"
     return Wanted(name, is_function, (name, *(other for other in names if other != name)))

@@ -6,6 +6,7 @@ import ast
 import warnings
 from dataclasses import dataclass
 
+from autotriton.syntax import parse_source
 from autotriton.types import Task
 
 SCRIPT_TAG = "script"
@@ -31,8 +32,8 @@ def needed(task: Task) -> tuple[Needed, ...]:
     implementation, _, test = task.source.rpartition(_SEPARATOR)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        body = ast.parse(implementation).body
-        used = {node.id for node in ast.walk(ast.parse(test)) if isinstance(node, ast.Name)}
+        body = parse_source(implementation).body
+        used = {node.id for node in ast.walk(parse_source(test)) if isinstance(node, ast.Name)}
     found = {item.name: item for statement in body for item in _described(statement, body)}
     return tuple(item for name, item in found.items() if name in used) or tuple(found.values())
 

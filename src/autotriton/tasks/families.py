@@ -11,6 +11,8 @@ import re
 import warnings
 from collections.abc import Iterator
 
+from autotriton.syntax import parse_source
+
 POINTWISE, OTHER = "pointwise", "other"
 _NAMES: dict[str, str] = {
     "attention": "multiheadattention scaleddotproductattention flexattention transformerencoderlayer "
@@ -58,7 +60,7 @@ def families(source: str) -> tuple[str, ...]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            tree = ast.parse(source)
+            tree = parse_source(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return (OTHER,)
     work = [node for node in tree.body if getattr(node, "name", None) not in _NOT_THE_WORK]

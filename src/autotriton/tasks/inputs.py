@@ -9,13 +9,13 @@ Must stay true: nothing from a flag reaches the generated text unparsed.
 
 from __future__ import annotations
 
-import ast
 import keyword
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autotriton.errors import UsageError
+from autotriton.syntax import parse_literal
 
 HELP = 'write it like "8x1024:float32", "8:int64<1000", "8x8:bool", "0.5" or "name=8x16:bf16@uniform"'
 
@@ -112,8 +112,8 @@ def _literal(text: str) -> str | None:
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]
     try:
-        source = repr(ast.literal_eval(text))
-        ast.literal_eval(source)  # 1e999 becomes inf, which is a name and not a literal
+        source = repr(parse_literal(text))
+        parse_literal(source)  # 1e999 becomes inf, which is a name and not a literal
         return source
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return None

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from autotriton.errors import UsageError
+from autotriton.syntax import parse_source
 from autotriton.tasks import inputs as flags
 from autotriton.types import Mode, Task
 
@@ -102,7 +103,7 @@ def _parse(text: str, path: Path) -> ast.Module:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return ast.parse(text, filename=str(path))
+            return parse_source(text, filename=str(path))
     except SyntaxError as error:
         raise UsageError(
             f"the task {path} is not valid Python: {error.msg}, line {error.lineno}", hint="fix that line"

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from autotriton.errors import UsageError
+from autotriton.syntax import parse_source
 from autotriton.types import Task
 
 CHANNELS = ("g", "t")
@@ -105,7 +106,7 @@ def _source(path: Path) -> tuple[str, str | None]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            ast.parse(text)
+            parse_source(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         return text, f"it is not valid Python: {error}"
     return text, None
@@ -116,8 +117,8 @@ def _entry(text: str) -> str:
     implementation, _, test = text.rpartition(SEPARATOR)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        defined = [n.name for n in ast.parse(implementation).body if isinstance(n, ast.FunctionDef | ast.ClassDef)]
-        used = {n.id for n in ast.walk(ast.parse(test)) if isinstance(n, ast.Name)}
+        defined = [n.name for n in parse_source(implementation).body if isinstance(n, ast.FunctionDef | ast.ClassDef)]
+        used = {n.id for n in ast.walk(parse_source(test)) if isinstance(n, ast.Name)}
     return next((name for name in defined if name in used), defined[0] if defined else "main")
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from autotriton.errors import UsageError
+from autotriton.syntax import parse_literal, parse_source
 
 Value = int | str | bool
 Setting = dict[str, Value]
@@ -27,7 +28,7 @@ def read(code: str) -> Settings:
     """The settings a file carries."""
     literal = _parse(code).value
     try:
-        value = ast.literal_eval(literal)
+        value = parse_literal(literal)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         raise _unusable("is not a literal", literal) from None
     if not isinstance(value, dict) or not all(_is_entry(name, entry) for name, entry in value.items()):
@@ -105,7 +106,7 @@ def _tree(code: str) -> ast.Module:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return ast.parse(code)
+            return parse_source(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise UsageError(f"the candidate's file cannot be parsed: {error}") from None
 

@@ -19,6 +19,7 @@ def options(config: BuildConfig, device: str = "auto") -> JudgeOptions:
         device=device,
         cases=verify.cases,
         late_calls_s=JudgeOptions.late_calls_s if foreign else _LATE_CALLS_S,
+        interpret_first=foreign,
         timeout_s=verify.timeout_s,
         targets=verify.targets,
         admit=False,

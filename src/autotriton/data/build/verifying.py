@@ -6,7 +6,10 @@ Needs nothing but the folder, so that proposals made on one machine are verified
 from __future__ import annotations
 
 import os
+import queue
+import threading
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -23,8 +26,8 @@ from autotriton.propose.prompt import wanted
 from autotriton.types import Candidate, Task
 
 UNJUDGED, NO_FORM = "unjudged", "no form"
-_AT_ONCE = 1024
-"""Candidates whose forms are made before they are judged."""
+_AT_ONCE, _FEW = 1024, 64
+"""Candidates whose forms are made before they are judged: at most, and at least."""
 
 
 @dataclass(frozen=True)
@@ -66,26 +69,99 @@ def verify(
     device: str = "auto",
     watch: Watcher = lambda _: None,
 ) -> Progress:
+    """`device="auto"`: on a GPU machine the GPU and Triton's interpreter at once, `workers` for each."""
     done = {judged.key for judged in folder.judged}
     proposed = [one for one in _proposed(folder, shard) if not _finished(one, folder.config, done)]
-    # Little work first: without a GPU a convolution takes as long as twenty other answers, and may be left to a machine
-    # that has one.
-    proposed.sort(key=lambda one: one.chosen.task.flops)
     progress = Progress("verify", total=sum(_most_forms(one, folder.config) for one in proposed), before=len(done))
-    with Judge(judging.options(folder.config, device)) as judge:
-        # A part at a time: forms cost time too, and what is not judged yet is formed again after a kill.
-        for start in range(0, len(proposed), _AT_ONCE):
-            part = proposed[start : start + _AT_ONCE]
-            answers = [one for one in _answers(part, folder.config, workers) if one.key not in done]
-            progress.total = (progress.total or 0) - sum(_most_forms(one, folder.config) for one in part) + len(answers)
-            for failed in [one for one in answers if isinstance(one, Judged)]:
-                _record(folder, failed, progress, watch)
-            waiting = [one for one in answers if isinstance(one, Answer)]
-            jobs: list[tuple[Task, str]] = [(answer.chosen.task.task, answer.code) for answer in waiting]
-            for judgement in judge_many(jobs, workers=workers, judge=judge):
-                _record(folder, _judged(waiting[judgement.index], judgement, folder.config), progress, watch)
+    with (
+        Judge(judging.options(folder.config, device)) as judge,
+        _Sides(folder.config, proposed, done, workers) as sides,
+    ):
+        for number, side in enumerate(_devices(judge, device)):
+            own = Judge(judging.options(folder.config, side), processes=judge.processes)
+            sides.start(own, heaviest_first=number > 0)
+        for told in sides.told():
+            if isinstance(told, int):
+                progress.total = (progress.total or 0) + told
+            else:
+                _record(folder, told, progress, watch)
     progress.ended = time.monotonic()
     return progress
+
+
+def _devices(judge: Judge, device: str) -> list[str]:
+    """What judges side by side. The interpreter first: it begins with the least work."""
+    chosen = judge.processes.device(device)
+    return ["cpu", "cuda"] if device == "auto" and chosen == "cuda" else [chosen]
+
+
+class _Sides:
+    """Judges that work off one list of candidates, from the least work and from the most until they meet.
+
+    In the interpreter a convolution takes as long as twenty other answers; on a GPU it does not, but there every
+    candidate waits for a CUDA context. So each gets what it is best at. A part at a time: forms cost time too, and
+    what is not judged yet is formed again after a kill.
+    """
+
+    def __init__(self, config: BuildConfig, proposed: list[Proposed], done: set[str], workers: int | None) -> None:
+        self._config, self._done, self._workers = config, done, workers
+        self._left = deque(sorted(proposed, key=lambda one: one.chosen.task.flops))
+        self._taking = threading.Lock()
+        self._stop = threading.Event()
+        self._told: queue.SimpleQueue[Judged | int | BaseException | None] = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
+
+    def __enter__(self) -> _Sides:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    def start(self, judge: Judge, *, heaviest_first: bool) -> None:
+        thread = threading.Thread(target=self._work, args=(judge, heaviest_first), name="verify")
+        self._threads.append(thread)
+        thread.start()
+
+    def told(self) -> Iterator[Judged | int]:
+        """Every answer's result, and by how much the number of answers differs from what was expected."""
+        working = len(self._threads)
+        while working:
+            told = self._told.get()
+            if isinstance(told, BaseException):
+                raise told
+            if told is None:
+                working -= 1
+            else:
+                yield told
+
+    def _work(self, judge: Judge, heaviest_first: bool) -> None:
+        try:
+            while part := self._part(heaviest_first):
+                for told in self._judged(judge, part):
+                    if self._stop.is_set():
+                        return
+                    self._told.put(told)
+            self._told.put(None)
+        except BaseException as error:  # noqa: BLE001 - raised where the results are read
+            self._told.put(error)
+
+    def _part(self, heaviest_first: bool) -> list[Proposed]:
+        with self._taking:
+            # Smaller parts towards the end, so that nobody is left alone with a large one.
+            count = min(len(self._left), max(_FEW, min(_AT_ONCE, len(self._left) // 4)))
+            take = self._left.pop if heaviest_first else self._left.popleft
+            return [take() for _ in range(count)]
+
+    def _judged(self, judge: Judge, part: list[Proposed]) -> Iterator[Judged | int]:
+        answers = [one for one in _answers(part, self._config, self._workers) if one.key not in self._done]
+        yield len(answers) - sum(_most_forms(one, self._config) for one in part)
+        yield from (one for one in answers if isinstance(one, Judged))
+        waiting = [one for one in answers if isinstance(one, Answer)]
+        jobs: list[tuple[Task, str]] = [(answer.chosen.task.task, answer.code) for answer in waiting]
+        for judgement in judge_many(jobs, workers=self._workers, judge=judge):
+            yield _judged(waiting[judgement.index], judgement, self._config)
 
 
 def _proposed(folder: Folder, shard: tuple[int, int]) -> Iterator[Proposed]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from autotriton.errors import ProposerError
 from autotriton.propose.endpoint import EndpointProposer
 from autotriton.propose.extract import extract
+from autotriton.syntax import parse_source
 from autotriton.types import Task
 
 _QUESTION = """Here is a PyTorch program:
@@ -57,7 +58,7 @@ class EndpointAsker:
 
 def _usable(code: str) -> bool:
     try:
-        body = ast.parse(code).body
+        body = parse_source(code).body
     except (SyntaxError, ValueError, RecursionError):
         return False
     return any(isinstance(node, ast.FunctionDef) and node.name == "get_inputs" for node in body)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from autotriton.data.harvest.packages import Package, SourceFile
+from autotriton.syntax import parse_source
 
 ALLOWED = frozenset(
     (
@@ -133,7 +134,7 @@ def _top(body: list[ast.stmt]) -> list[ast.stmt]:
         if isinstance(node, ast.Try):
             missing = [name for item in node.body for name in _foreign(item)]
             if missing and node.handlers:
-                found += [ast.parse(f"{name} = None").body[0] for name in missing]
+                found += [parse_source(f"{name} = None").body[0] for name in missing]
                 found += _top(node.handlers[0].body)
             else:
                 found += _top(node.body)
@@ -269,7 +270,7 @@ def _visit(
 ) -> None:
     if name == "logger":
         imports["import logging"] = None
-        node = ast.parse("logger = logging.getLogger(__name__)").body[0]
+        node = parse_source("logger = logging.getLogger(__name__)").body[0]
         assert isinstance(node, ast.Assign)
         if ("", name) not in done:
             done.add(("", name))

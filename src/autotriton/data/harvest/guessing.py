@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from autotriton.data.harvest import conventions
 from autotriton.data.harvest.closure import Closed
+from autotriton.syntax import parse_source
 
 _MOST_TEXTS = 24
 _CONFIGS = ("config", "cfg", "args", "configuration")
@@ -92,7 +93,7 @@ def _random(name: str, default: ast.expr) -> bool:
 def _config(closed: Closed, name: str) -> str:
     """An object with every field the code asks it for."""
     fields: dict[str, str] = {}
-    for node in itertools.chain.from_iterable(ast.walk(ast.parse(text)) for text in closed.definitions):
+    for node in itertools.chain.from_iterable(ast.walk(parse_source(text)) for text in closed.definitions):
         if isinstance(node, ast.Attribute) and _is_config(node.value, name):
             fields[node.attr] = conventions.field(node.attr)
         elif (

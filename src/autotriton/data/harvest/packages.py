@@ -16,6 +16,7 @@ from pathlib import Path
 
 from autotriton.data.harvest.licences import Licence, licence_of
 from autotriton.errors import UsageError
+from autotriton.syntax import parse_source
 
 _MOST_BYTES = 1 << 20
 _SKIPPED_FOLDERS = frozenset(
@@ -130,7 +131,7 @@ def _read(path: Path, inner: Path) -> SourceFile | Problem:
         text = data.decode(encoding).replace("\r\n", "\n")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            tree = ast.parse(text)
+            tree = parse_source(text)
     except OSError as error:
         return Problem(str(inner), error.strerror or "cannot be read")
     except (SyntaxError, UnicodeDecodeError, LookupError, ValueError, RecursionError, MemoryError) as error:

@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass, field
 
 from autotriton.data.pairs.prepare import formula_of
+from autotriton.syntax import parse_literal, parse_source
 
 _ALLOCATIONS = ("empty", "empty_like", "zeros", "zeros_like", "full")
 _REDUCTIONS = {"sum": "sum", "max": "maximum", "min": "minimum", "argmax": "argmax", "argmin": "argmin",
@@ -67,7 +68,7 @@ class Facts:
 
 
 def facts(code: str) -> Facts:
-    tree = ast.parse(code)
+    tree = parse_source(code)
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     kernels = {node.name: node for node in functions if _is_kernel(node)}
     launches = tuple(_launches(functions, _tables(tree)))
@@ -194,7 +195,7 @@ def _tables(tree: ast.Module) -> dict[str, dict[str, dict[str, object]]]:
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict) and isinstance(node.targets[0], ast.Name):
             try:
-                rows = ast.literal_eval(node.value)
+                rows = parse_literal(node.value)
             except ValueError:
                 continue
             if all(isinstance(row, dict) for row in rows.values()):

@@ -7,6 +7,8 @@ from __future__ import annotations
 import ast
 import re
 
+from autotriton.syntax import parse_expression, parse_source
+
 _HEADING = re.compile(r'\A"""Triton kernels for [^\n]*\n\n')
 _GENERATED = re.compile(r"Variant [^\n]*\n\n|Kernel bodies and helper functions are derived from PyTorch[^\n]*\n\n?")
 _NOTICE = re.compile(r"\n+# Kernel bodies and helper functions above are derived from PyTorch(?:.|\n)*\Z")
@@ -27,7 +29,7 @@ def prepared(code: str, function: str | None) -> str:
 def without_foreign_formulas(code: str) -> str:
     """A formula over names its kernel does not have speaks of something else: of `x` where slices of x come in."""
     lines = code.split("\n")
-    for node in reversed(ast.parse(code).body):
+    for node in reversed(parse_source(code).body):
         if not isinstance(node, ast.FunctionDef) or not node.decorator_list:
             continue
         formula, _ = formula_of(ast.get_docstring(node) or "")
@@ -50,9 +52,9 @@ def formula_of(docstring: str) -> tuple[str, str]:
     return first, rest
 
 
-def _parsed(formula: str) -> list[ast.Expression]:
+def _parsed(formula: str) -> list[ast.expr]:
     """Several results are separated by semicolons."""
-    return [ast.parse(part, mode="eval") for part in formula.split("; ")]
+    return [parse_expression(part) for part in formula.split("; ")]
 
 
 def _own(formula: str, arguments: list[str]) -> bool:
@@ -67,7 +69,7 @@ def _own(formula: str, arguments: list[str]) -> bool:
 
 def as_function(code: str, name: str) -> str:
     """`ModelNew` as a plain function, where it holds nothing; else the code as it is."""
-    tree = ast.parse(code)
+    tree = parse_source(code)
     models = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "ModelNew"]
     if len(models) != 1 or len(models[0].body) != 1 or models[0] is not tree.body[-1]:
         return code

@@ -13,6 +13,8 @@ import keyword
 import tokenize
 from collections.abc import Mapping
 
+from autotriton.syntax import parse_source
+
 _TAKEN = frozenset(dir(builtins)) | frozenset(keyword.kwlist) | {"self", "torch", "nn", "tl", "triton", "math", "F"}
 
 
@@ -29,7 +31,7 @@ def renamed(code: str, names: Mapping[str, str]) -> str:
 
 def fixed_names(code: str) -> set[str]:
     """Names that somebody outside the program knows: attributes, what it must define, keywords of foreign calls."""
-    tree = ast.parse(code)
+    tree = parse_source(code)
     fixed: set[str] = {"ModelNew"}
     own = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
     for node in ast.walk(tree):

@@ -6,12 +6,12 @@ Every result is judged again: a restyled program is a new program.
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Mapping, Sequence
 from random import Random
 
 from autotriton.data.pairs.rename import renamed
+from autotriton.syntax import parse_literal
 
 Settings = Mapping[str, int | str | bool]
 _SYNONYMS = {
@@ -61,7 +61,7 @@ def with_tiles(code: str, tiles: Mapping[str, Settings]) -> str:
     found = re.search(r"^TILES = \{\n(?:.*\n)*?\}\n", code, re.MULTILINE)
     if found is None:
         return code
-    table = ast.literal_eval(found[0].removeprefix("TILES = "))
+    table = parse_literal(found[0].removeprefix("TILES = "))
     lines = [f'    "{name}": {_literal({**settings, **tiles.get(name, {})})},\n' for name, settings in table.items()]
     return code[: found.start()] + "TILES = {\n" + "".join(lines) + "}\n" + code[found.end() :]
 
@@ -71,7 +71,7 @@ def without_table(code: str) -> str:
     found = re.search(r"^TILES = \{\n(?:.*\n)*?\}\n\n*", code, re.MULTILINE)
     if found is None:
         return code
-    table: dict[str, dict[str, object]] = ast.literal_eval(found[0].removeprefix("TILES = ").strip())
+    table: dict[str, dict[str, object]] = parse_literal(found[0].removeprefix("TILES = ").strip())
     body = code[: found.start()] + code[found.end() :]
     for name, settings in table.items():
         constants = "".join(f"    {key} = {_value(value)}\n" for key, value in settings.items())

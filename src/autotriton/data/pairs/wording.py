@@ -8,6 +8,7 @@ import ast
 from random import Random
 
 from autotriton.propose.prompt import fenced, wanted
+from autotriton.syntax import parse_source
 from autotriton.types import Mode, Task
 
 _ORDERS = (
@@ -44,7 +45,7 @@ def prose(task: Task, draw: Random, code: str = "") -> str | None:
     """The program is not given: its signature, its constructor and its steps are. None where they would not say all of
     it: steps that branch, or that use what is defined elsewhere in the file.
     """
-    tree = ast.parse(task.source)
+    tree = parse_source(task.source)
     entry = next((node for node in tree.body if getattr(node, "name", None) == task.entry), None)
     parts = _parts(tree, entry)
     if parts is None:

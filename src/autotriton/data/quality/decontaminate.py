@@ -12,6 +12,7 @@ from pathlib import Path
 
 from autotriton.data.quality.normal import digest, shingles
 from autotriton.errors import UsageError
+from autotriton.syntax import parse_source
 from autotriton.types import Record
 
 _LENGTH = 12
@@ -110,7 +111,7 @@ def pieces(source: str) -> Iterator[str]:
 def _parts(source: str) -> list[tuple[ast.stmt, str]]:
     """What stands at the top level, but for the functions that make inputs; nothing of what cannot be walked."""
     try:
-        tree = ast.parse(source)
+        tree = parse_source(source)
         kept = [node for node in tree.body if getattr(node, "name", "") not in _BOILERPLATE]
         return [(node, ast.unparse(node)) for node in kept]
     except (SyntaxError, ValueError, RecursionError):

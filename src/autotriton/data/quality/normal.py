@@ -8,6 +8,8 @@ import io
 import keyword
 import tokenize
 
+from autotriton.syntax import parse_source
+
 _KEPT = frozenset(
     ("torch", "nn", "F", "tl", "triton", "math", "self", "forward", "super", "__init__", "Model", "ModelNew")
 )
@@ -18,7 +20,7 @@ def normal_form(source: str) -> str | None:
     or nested too deeply to be walked.
     """
     try:
-        return ast.dump(_Renamer().visit(_without_docstrings(ast.parse(source))))
+        return ast.dump(_Renamer().visit(_without_docstrings(parse_source(source))))
     except (SyntaxError, ValueError, RecursionError):
         return None
 

@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from autotriton.judge.rules import attributes, classes, imports, kernels, names, stores, values
 from autotriton.judge.rules.facts import Facts
 from autotriton.judge.rules.source import Source, TooComplex
+from autotriton.syntax import parse_source
 from autotriton.types import Finding, Policy, Severity
 
 __all__ = ["has_code", "scan"]
@@ -90,7 +91,7 @@ def _unreadable(code: str) -> Finding | None:
 def _parse(code: str) -> ast.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return ast.parse(code)
+        return parse_source(code)
 
 
 def _syntax(message: str, line: int | None = None) -> Finding:

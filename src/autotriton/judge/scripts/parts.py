@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import warnings
 
+from autotriton.syntax import parse_source
+
 SEPARATOR = "#" * 146
 
 
@@ -34,7 +36,7 @@ def entries(source: str) -> tuple[str, ...]:
 def _parse(text: str) -> ast.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return ast.parse(text)
+        return parse_source(text)
 
 
 def _bound(body: list[ast.stmt]) -> set[str]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from autotriton.errors import ProposerError
 from autotriton.propose.compiler.inductor.constructor_numpy import numpy_as_math
+from autotriton.syntax import parse_source
 
 _IMPORTABLE = {"torch", "math", "typing", "functools", "itertools", "collections", "copy", "dataclasses", "enum", "abc"}
 _FORWARD = frozenset({"forward", "__call__"})
@@ -28,7 +29,7 @@ class Constructor:
 
 
 def slice_constructor(source: str, entry: str, new_name: str) -> Constructor:
-    top = _top_level(numpy_as_math(ast.parse(source)))
+    top = _top_level(numpy_as_math(parse_source(source)))
     node = top.get(entry)
     if not isinstance(node, ast.ClassDef):
         return Constructor()

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ast
 
+from autotriton.syntax import parse_source
+
 # Triton's own run in its interpreter, where libdevice is a stub, and are accurate to about two units in the last place.
 _MATH = frozenset(("abs", "ceil", "cos", "erf", "exp", "exp2", "floor", "fma", "log", "log2", "rsqrt", "sin", "sqrt"))
 _PREFIX = "helper_"
@@ -89,7 +91,7 @@ class HelperCalls(ast.NodeTransformer):
         if name in self.written:
             return _PREFIX + name
         self.written[name] = ""  # a helper may call itself
-        node = ast.parse(ast.unparse(self.known[name])).body[0]
+        node = parse_source(ast.unparse(self.known[name])).body[0]
         node = _Qualified(self, _locals(node)).visit(node)
         node = self.visit(node)
         if isinstance(node, ast.FunctionDef):
@@ -116,7 +118,7 @@ class _Qualified(ast.NodeTransformer):
 def _definitions(source: str) -> dict[str, ast.stmt]:
     """Jitted functions and constants of a module."""
     found: dict[str, ast.stmt] = {}
-    for node in ast.parse(source).body:
+    for node in parse_source(source).body:
         if isinstance(node, ast.FunctionDef):
             if any("jit" in ast.unparse(decorator) for decorator in node.decorator_list):
                 found[node.name] = node

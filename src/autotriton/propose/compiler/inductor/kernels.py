@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from autotriton.propose.compiler.inductor.helpers import HelperCalls
+from autotriton.syntax import parse_expression, parse_literal, parse_source
 
 _KINDS = {
     "poi": "pointwise",
@@ -83,16 +84,16 @@ class Kernel:
 def kernel_sources(wrapper: str) -> dict[str, str]:
     """`name = async_compile.triton('name', 'source')` of the wrapper, as name -> source."""
     found = {}
-    for node in ast.parse(wrapper).body:
+    for node in parse_source(wrapper).body:
         call = node.value if isinstance(node, ast.Assign) else None
         if isinstance(call, ast.Call) and ast.unparse(call.func) == "async_compile.triton":
-            name, source = (ast.literal_eval(argument) for argument in call.args[:2])
+            name, source = (parse_literal(argument) for argument in call.args[:2])
             found[str(name)] = str(source)
     return found
 
 
 def cut(name: str, source: str, config: Iterable[str], helpers: HelperCalls, comment: Comment) -> Kernel:
-    functions = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
+    functions = [node for node in parse_source(source).body if isinstance(node, ast.FunctionDef)]
     main = next((f for f in functions if any("triton_heuristics" in ast.unparse(d) for d in f.decorator_list)), None)
     main = main or functions[-1]
     functions = [*(function for function in functions if function is not main), main]
@@ -255,7 +256,7 @@ def _known_scans(functions: list[ast.FunctionDef]) -> None:
             and isinstance(values, ast.Tuple)
             and len(values.elts) == 1
         ):
-            call = ast.Call(ast.parse(f"tl.{scan}", mode="eval").body, [values.elts[0], axis], [])
+            call = ast.Call(parse_expression(f"tl.{scan}"), [values.elts[0], axis], [])
             node.func, node.args = ast.Name("tuple", ast.Load()), [call]
     _Untuple().visit(functions[-1])
 

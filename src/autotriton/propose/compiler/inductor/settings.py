@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from autotriton.propose.compiler.inductor.kernels import Kernel, drop_unread
 from autotriton.propose.compiler.inductor.record import Launch
+from autotriton.syntax import parse_expression, parse_source
 
 Value = int | str | bool
 Setting = dict[str, Value]
@@ -100,7 +101,7 @@ class _Formula(ast.NodeTransformer):
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         if node.id in self.settings:
-            return ast.parse(f'tiles["{node.id}"]', mode="eval").body
+            return parse_expression(f'tiles["{node.id}"]')
         return ast.Constant(self.known[node.id]) if node.id in self.known else node
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
@@ -109,19 +110,19 @@ class _Formula(ast.NodeTransformer):
         if isinstance(node.op, ast.USub) and isinstance(division, ast.BinOp) and isinstance(division.op, ast.FloorDiv):
             below = division.right
             if isinstance(below, ast.UnaryOp) and isinstance(below.op, ast.USub):
-                return ast.Call(ast.parse("triton.cdiv", mode="eval").body, [division.left, below.operand], [])
+                return ast.Call(parse_expression("triton.cdiv"), [division.left, below.operand], [])
         return node
 
 
 def _formula(text: str, known: Mapping[str, int], settings: list[str]) -> str:
-    tree = _Formula(known, settings).visit(ast.parse(text, mode="eval").body)
+    tree = _Formula(known, settings).visit(parse_expression(text))
     plain = ast.unparse(ast.fix_missing_locations(tree))
     numbers_only = not any(isinstance(node, ast.Name | ast.Subscript) for node in ast.walk(tree))
     return str(eval(plain, {"__builtins__": {}})) if numbers_only else plain.replace("'", '"')
 
 
 def _statement(line: str, known: Mapping[str, int], settings: list[str]) -> str:
-    tree = ast.parse(line)
+    tree = parse_source(line)
     return ast.unparse(ast.fix_missing_locations(_Formula(known, settings).visit(tree))).replace("'", '"')
 
 
@@ -269,9 +270,9 @@ def lift(kernel: Kernel, names: tuple[str, ...]) -> None:
             needs[function.name] = tuple(name for name in names if name in wanted)
     for function in kernel.functions:
         _Lift(names, needs).visit(function)
-        added = [ast.arg(name, ast.parse("tl.constexpr", mode="eval").body) for name in needs[function.name]]
+        added = [ast.arg(name, parse_expression("tl.constexpr")) for name in needs[function.name]]
         if function is kernel.main:
-            function.args.args += [ast.arg(name, ast.parse("tl.constexpr", mode="eval").body) for name in names]
+            function.args.args += [ast.arg(name, parse_expression("tl.constexpr")) for name in names]
         else:
             function.args.args[:0] = added
         drop_unread(function)

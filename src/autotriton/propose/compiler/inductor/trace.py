@@ -6,7 +6,6 @@ allocated. Parameters, buffers and tensors held as plain attributes are argument
 
 from __future__ import annotations
 
-import ast
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -36,6 +35,7 @@ from autotriton.propose.compiler.inductor.program import (
     state_path,
 )
 from autotriton.propose.compiler.inductor.record import Argument, Origin, Request
+from autotriton.syntax import parse_literal
 
 _MAX_CONSTANT = 64
 
@@ -62,7 +62,7 @@ class Traced:
 def trace(request: Request, module: Any, flash_attention: bool = False) -> Traced:
     """The graph with numbers among the inputs as arguments where that works, else fixed at their values."""
     fixed = _trace(request, module, live_numbers=False, flash_attention=flash_attention)
-    if not any(is_number(ast.literal_eval(text)) for text in fixed.fixed.values()):
+    if not any(is_number(parse_literal(text)) for text in fixed.fixed.values()):
         return fixed
     try:
         live = _trace(request, module, live_numbers=True, flash_attention=flash_attention)

@@ -15,6 +15,7 @@ from autotriton.errors import ProposerError
 from autotriton.propose.compiler.inductor.kernels import Comment, Kernel
 from autotriton.propose.compiler.inductor.launchers import Launchers
 from autotriton.propose.compiler.inductor.record import Argument, Capture
+from autotriton.syntax import parse_literal, parse_source
 
 _LIBRARIES = ("torch", "triton", "tl", "nn", "libdevice", "math", "F")
 _RESERVED = frozenset((*_LIBRARIES, "self", "device", "type", "super", "as_expected", "tiles", "TILES", "ModelNew"))
@@ -38,7 +39,7 @@ class Body:
 
 def rewrite(capture: Capture, kernels: dict[str, Kernel], notes: dict[str, Comment], taken: set[str]) -> Body:
     """`taken`: names the rest of the file uses."""
-    call = _call(ast.parse(capture.wrapper))
+    call = _call(parse_source(capture.wrapper))
     statements = list(_flat(call.body))
     names = _names(statements, capture.arguments)
     functions = {note.name for note in notes.values()}
@@ -105,7 +106,7 @@ class _Rewriter:
             return f"torch.empty_strided({size}, {stride}, dtype={dtype}, device=device)"
         if function == "reinterpret_tensor":
             base, size, stride = self.expression(node.args[0]), ast.unparse(node.args[1]), ast.unparse(node.args[2])
-            offset = ast.literal_eval(node.args[3]) if len(node.args) > 3 else 0
+            offset = parse_literal(node.args[3]) if len(node.args) > 3 else 0
             start = f", {base}.storage_offset() + {offset}" if offset else ""
             return f"torch.as_strided({base}, {size}, {stride}{start})"
         raise _left_over(function)
@@ -215,7 +216,7 @@ def _left_over(function: str) -> ProposerError:
 
 
 def _loads(text: str) -> list[ast.Name]:
-    return [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+    return [n for n in ast.walk(parse_source(text)) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
 
 
 def _merged(statements: list[str]) -> list[str]:
