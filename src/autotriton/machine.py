@@ -10,12 +10,14 @@ from __future__ import annotations
 import functools
 import glob
 import importlib.metadata
+import importlib.util
 import json
 import os
 import platform
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from autotriton.types import Machine
@@ -65,6 +67,22 @@ def version(package: str) -> str | None:
 def versions() -> dict[str, str]:
     """Versions of `PACKAGES`, those installed."""
     return {name: found for name in PACKAGES if (found := version(name)) is not None}
+
+
+def uncompiled(packages: Sequence[str] = ("torch", "triton")) -> list[Path]:
+    """Folders of installed packages that Python compiles anew in every process: no bytecode lies beside them.
+
+    Containers whose packages were installed without it, and in which PYTHONDONTWRITEBYTECODE is set, are like that.
+    Importing torch takes three times as long there, and a judge imports it in many processes.
+    """
+    found = []
+    for name in packages:
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.origin is not None:
+            compiled = Path(importlib.util.cache_from_source(spec.origin))
+            if not compiled.exists():
+                found.append(Path(spec.origin).parent)
+    return found
 
 
 def _gpu() -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import py_compile
 import sys
 from dataclasses import dataclass
 from types import ModuleType, SimpleNamespace
@@ -60,3 +61,16 @@ def test_json_holds_the_same(run, probes):
     assert answer["probes"] == [{"name": "network", "passed": True, "detail": "unreachable"}]
     assert answer["machine"]["python"]
     assert answer["versions"]["torch"]
+
+
+def test_packages_without_bytecode_are_named_with_the_remedy(run, probes, monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    probes.append(Probe("network", True))
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch/__init__.py").write_text("")
+    code, out, _ = run("doctor")
+    assert code == 0
+    assert f"python -m compileall -q {tmp_path / 'torch'}" in " ".join(out.split())
+    assert json.loads(run("doctor", "--json")[1])["uncompiled"] == [str(tmp_path / "torch")]
+    py_compile.compile(str(tmp_path / "torch/__init__.py"))
+    assert "compileall" not in run("doctor")[1]
