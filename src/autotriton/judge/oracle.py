@@ -19,7 +19,7 @@ from autotriton.judge.answers import Answer, Expected, Tie
 from autotriton.judge.layouts import alternatives
 from autotriton.judge.measure import SLICE, Spread, as_tensor, measure, rounding, unit_of
 from autotriton.judge.program import Inputs, Leaf, Model, Program, duplicate, flatten, state, structure
-from autotriton.judge.promote import WAYS, Noise, Steps, WideResult, run_wide
+from autotriton.judge.promote import WAYS, Noise, Rounding, Steps, WideResult, run_wide
 from autotriton.judge.tolerance import sensitive
 from autotriton.judge.trace import Trace
 
@@ -156,12 +156,12 @@ def _with_oracle(
     for attempt in range(_TRIES if conditioned else 0):
         if attempt and not few and not any(map(sensitive, judged.values())):
             break
-        noise = Noise(max(facts.unit, 2.0**-52), program.device, seed + 1 + attempt, facts.trace.truncates)
-        moved = run_wide(program, model, inputs, seed, way, names, noise=noise)
+        given = (max(facts.unit, 2.0**-52), program.device, seed + 1 + attempt, facts.trace.truncates)
+        moved = run_wide(program, model, inputs, seed, way, names, noise=Noise(*given))
         if moved is not None:
             judged = {name: _moved(answer, "change", moved.leaves[name]) for name, answer in judged.items()}
         del moved
-        moved = run_wide(program, model, inputs, seed, way, names, steps=Steps(facts.trace.units, noise))
+        moved = run_wide(program, model, inputs, seed, way, names, steps=Steps(facts.trace.units, Rounding(*given)))
         if moved is not None:
             judged = {name: _moved(answer, "steps", moved.leaves[name]) for name, answer in judged.items()}
     return [judged.get(answer.name, answer) for answer in answers]

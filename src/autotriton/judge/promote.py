@@ -35,6 +35,8 @@ WIDER = {
     torch.float32: torch.float64,
     torch.complex64: torch.complex128,
 }
+_MIXERS = (-7046029254386353131, -4658895280553007687)
+"""Odd numbers whose bits are well mixed: a product with one spreads a number's bits over the upper half."""
 _CASTS = {torch.Tensor.float, torch.Tensor.half, torch.Tensor.bfloat16}
 
 
@@ -135,8 +137,27 @@ class Noise:
 
     def _factor(self, tensor: Tensor, unit: float) -> Tensor:
         # Whole numbers from -127 to 127 have the variance 127 * 128 / 3, and take an eighth of fp64's room.
-        xi = torch.randint(-127, 128, tensor.shape, generator=self.generator, device=tensor.device, dtype=torch.int8)
-        return xi.to(torch.float64).mul_(unit / math.sqrt(127 * 128 / 3)).add_(1.0)
+        return self._drawn(tensor).to(torch.float64).mul_(unit / math.sqrt(127 * 128 / 3)).add_(1.0)
+
+    def _drawn(self, tensor: Tensor) -> Tensor:
+        shape = tensor.shape
+        return torch.randint(-127, 128, shape, generator=self.generator, device=tensor.device, dtype=torch.int8)
+
+
+class Rounding(Noise):
+    """The same for every number that is equal: what a step loses is decided by what it rounds.
+
+    Where inputs are alike (one-hot rows, constants), errors add up instead of averaging out, and a sum of differences
+    feels that.
+    """
+
+    def _drawn(self, tensor: Tensor) -> Tensor:
+        salt = int(torch.randint(2**62, (), generator=self.generator, device=tensor.device))
+        mixed = tensor.contiguous().view(torch.int64) ^ salt
+        for factor in _MIXERS:
+            mixed = mixed * factor
+            mixed ^= mixed >> 32
+        return (mixed >> 40).to(torch.int8).clamp_(min=-127)
 
 
 class Steps(EagerMode):  # type: ignore[no-untyped-call]
@@ -150,7 +171,7 @@ class Steps(EagerMode):  # type: ignore[no-untyped-call]
     their inputs.
     """
 
-    def __init__(self, units: dict[str, list[float]], noise: Noise) -> None:
+    def __init__(self, units: dict[str, list[float]], noise: Rounding) -> None:
         super().__init__()
         self._units, self._noise = units, noise
         self._calls: Counter[str] = Counter()

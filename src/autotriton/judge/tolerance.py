@@ -4,7 +4,8 @@ Per leaf, with u the unit roundoff of what the reference computes in, K its long
 r = max(u, min(u, 2^-24) * max(4, sqrt K)) what an honest kernel loses (accumulators are fp32 at least):
 
     max error <= max(4 * own max, c * change's max, 8 r * max |oracle|)
-    rms error <= max(4 * own rms, c * change's rms, 4 r * rms oracle), and <= relative L2 class bound
+    rms error <= max(4 * own rms, c * change's rms, 4 r * rms oracle), and <= relative L2 class bound; for a single
+                 number the largest error's bound
     c          = max(8, sqrt K) for fp32 and fp64, else 3     `change`: what one unit roundoff in the inputs does
     own        = the reference's error, or what rounding every operator's result does to the oracle (`steps`) if that
                  is more: at one draw the reference may have been lucky, an equally accurate kernel need not be;
@@ -52,11 +53,17 @@ def bounds(answer: Answer) -> Bounds:
     factor = reach(answer)
     own_max, own_rms = max(answer.error.max, answer.steps.max), max(answer.error.rms, answer.steps.rms)
     shared = max(4 * own_rms, factor * answer.change.rms, floor)
+    largest = max(4 * own_max, factor * answer.change.max, 8 * near * answer.size.max, floor)
     return Bounds(
-        max=max(4 * own_max, factor * answer.change.max, 8 * near * answer.size.max, floor),
-        rms=max(shared, 4 * near * answer.size.rms),
+        max=largest,
+        rms=largest if _is_one(answer) else max(shared, 4 * near * answer.size.rms),
         l2=max(shared, max(class_bound(answer.unit), 2 * near) * answer.size.rms),
     )
+
+
+def _is_one(answer: Answer) -> bool:
+    """Of a single number, the rms error is the largest error: nothing averages out."""
+    return not isinstance(answer.value, Tensor) or answer.value.numel() == 1
 
 
 def slice_bounds(answer: Answer, size: Tensor) -> Tensor:

@@ -64,6 +64,12 @@ SAMPLES = {
         "torch.randn(8, 5)",
         init="self.w = nn.Linear(5, 6)",
     ),
+    "layouts": _batches(
+        "b = x.permute(2, 0, 1).reshape(4, -1)\n"
+        "return b.softmax(0).t(), b.log_softmax(0).unsqueeze(0), (b * 2).t(), "
+        "x.transpose(1, 2).softmax(1).transpose(1, 2)",
+        "torch.randn(8, 6, 4)",
+    ),
     "keywords": _batches(
         "return x | y, x & y, ~x", "torch.randint(-8, 9, (8, 5)), torch.randint(-8, 9, (8, 5))", "x, y"
     ),
@@ -198,6 +204,7 @@ def test_the_file_returns_what_torch_returns(results: dict[str, Any], name: str)
             torch.testing.assert_close(
                 one, other, rtol=1e-9 if exact else 1e-4, atol=1e-9 if exact else 2e-5, equal_nan=True
             )
+            assert one.stride() == other.stride()
 
 
 @pytest.mark.parametrize(

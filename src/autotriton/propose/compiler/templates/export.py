@@ -34,7 +34,9 @@ from autotriton.propose.compiler.inductor.record import Request
 from autotriton.propose.compiler.templates.decompositions import table
 from autotriton.propose.compiler.templates.expressions import name_of
 from autotriton.propose.compiler.templates.families import family_of
+from autotriton.propose.compiler.templates.piece import node_at
 from autotriton.propose.compiler.templates.traceable import recurrent_shapes, traceable
+from autotriton.propose.compiler.templates.views import is_view
 
 _MAX_CONSTANT = 256
 _MODEL = "model"
@@ -219,10 +221,24 @@ def _keep_layouts(program: torch.export.ExportedProgram, taken_apart: torch.expo
     before = program.graph.output_node().args[0]
     after = taken_apart.graph.output_node().args[0]
     for old, new in zip(reversed(before), reversed(after), strict=False):
-        value, wanted = new.meta.get("val"), old.meta.get("val")
-        alone = len(new.users) == 1 and new.op == "call_function"
-        if isinstance(value, Tensor) and isinstance(wanted, Tensor) and alone and value.stride() != wanted.stride():
-            new.meta["val"] = wanted
+        _keep_layout(old, new)
+
+
+def _keep_layout(old: torch.fx.Node, new: torch.fx.Node) -> None:
+    """Through views of a result, `softmax(x).t()`, to the result itself."""
+    pairs = [(old, new)]
+    while is_view(new) and len(new.users) == 1 and old.op == "call_function" and old.args:
+        if not isinstance(old.args[0], torch.fx.Node):
+            return
+        old, new = old.args[0], node_at(new.args[0])
+        pairs.append((old, new))
+    for before, after in pairs:
+        value, wanted = after.meta.get("val"), before.meta.get("val")
+        if not (isinstance(value, Tensor) and isinstance(wanted, Tensor) and value.shape == wanted.shape):
+            return
+    if new.op == "call_function" and len(new.users) == 1 and new.meta["val"].stride() != old.meta["val"].stride():
+        for before, after in pairs:
+            after.meta["val"] = before.meta["val"]
 
 
 def _read(program: torch.export.ExportedProgram, model: Any, names: list[str], fixed: dict[str, str]) -> Exported:

@@ -243,7 +243,11 @@ def _product(kind: torch.dtype) -> Reducer:
 
 
 def _variance(kind: torch.dtype, count: str, correction: float) -> Reducer:
-    """Welford's update in every lane, the lanes joined by Chan's formula at the end: one reading, no cancellation."""
+    """Welford's update in every lane, the lanes joined by Chan's formula at the end: one reading, no cancellation.
+
+    What rounding left over of a mean is added to it: where all values are alike, a difference of one unit in the last
+    place is divided by sqrt(eps) afterwards.
+    """
     freedom = f"({count} - {correction:g})" if correction else count
     name = {0.0: "var", 1.0: "unbiased"}.get(correction, identifier(f"corrected_{correction:g}"))
     tl, stored = compute_type(kind), kind if kind is torch.float64 else torch.float32
@@ -252,6 +256,7 @@ def _variance(kind: torch.dtype, count: str, correction: float) -> Reducer:
         return [
             f"{s}_lanes = {mean}",
             f"{s}_mean = tl.sum({s}_lanes * {seen}, axis=1, keep_dims=True) / {{total}}",
+            f"{s}_mean += tl.sum(({s}_lanes - {s}_mean) * {seen}, axis=1, keep_dims=True) / {{total}}",
             f"{s}_off = {s}_lanes - {s}_mean",
             f"{s}_m2 = tl.sum({m2} + {s}_off * {s}_off * {seen}, axis=1, keep_dims=True)",
         ]
@@ -262,6 +267,7 @@ def _variance(kind: torch.dtype, count: str, correction: float) -> Reducer:
     def once(s: str, v: str, mask: str) -> Lines:
         return [
             f"{s}_mean = tl.sum(tl.where({mask}, {v}, 0.0), axis=1, keep_dims=True) / {count}",
+            f"{s}_mean += tl.sum(tl.where({mask}, {v} - {s}_mean, 0.0), axis=1, keep_dims=True) / {count}",
             f"{s}_off = tl.where({mask}, {v} - {s}_mean, 0.0)",
             f"{s}_{name} = tl.sum({s}_off * {s}_off, axis=1, keep_dims=True) / {freedom}",
         ]
