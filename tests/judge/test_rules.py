@@ -192,6 +192,16 @@ def rules(code: str, policy: Policy = Policy.STRICT, entry: str = "ModelNew") ->
     return [finding.rule for finding in errors(code, policy, entry)]
 
 
+@pytest.mark.parametrize("made", ["parametrizations.weight_norm", "parametrizations.spectral_norm", "weight_norm"])
+def test_layers_may_be_made_with_a_normed_weight(made: str) -> None:
+    assert rules(in_forward("w = self.lin.weight", setup=f"self.lin = nn.utils.{made}(nn.Linear(4, 4))")) == []
+
+
+@pytest.mark.parametrize("path", ["stateless", "rnn", "parametrize", "parametrizations.torch", "fusion", "prune"])
+def test_nothing_else_is_reached_through_nn_utils(path: str) -> None:
+    assert rules(in_forward(f"f = nn.utils.{path}")) != []
+
+
 def test_unreachable_kernel_is_named() -> None:
     code = HEAD + KERNEL + "class ModelNew(nn.Module):\n    def forward(self, x):\n        return torch.relu(x)\n"
     assert rules(code) == ["no-reachable-kernel"]

@@ -64,6 +64,17 @@ SAMPLES = {
         "torch.randn(8, 5)",
         init="self.w = nn.Linear(5, 6)",
     ),
+    "offsets": _batches(
+        "i = torch.arange(x.size(1), device=x.device)\n"
+        "return x @ x.mT - (i[:, None] - i[None, :]).abs() * y[:, None, None], (i[:, None] * 2 + i) % 3",
+        "torch.randn(8, 5, 6), torch.randn(8)",
+        "x, y",
+    ),
+    "grid_sample": _batches(
+        "return F.grid_sample(x, g, align_corners=False), F.grid_sample(x, g, mode='nearest', padding_mode='border')",
+        "torch.randn(8, 3, 6, 5), torch.rand(8, 4, 7, 2) * 2.4 - 1.2",
+        "x, g",
+    ),
     "layouts": _batches(
         "b = x.permute(2, 0, 1).reshape(4, -1)\n"
         "return b.softmax(0).t(), b.log_softmax(0).unsqueeze(0), (b * 2).t(), "

@@ -83,6 +83,9 @@ MODULES: dict[str, frozenset[str] | None] = {
     "torch.nn.init": None,
     "torch.nn.parameter": words("Parameter UninitializedParameter Buffer"),
     "torch.nn.modules": None,
+    # How a layer's weight is made; what they compute with torch is seen like any other operator.
+    "torch.nn.utils": words("parametrizations weight_norm spectral_norm"),
+    "torch.nn.utils.parametrizations": words("weight_norm spectral_norm orthogonal"),
     "torch.autograd": words(
         "Function Variable grad backward no_grad enable_grad set_grad_enabled inference_mode gradcheck function"
     ),

@@ -35,7 +35,7 @@ replication_pad3d upsample_nearest1d upsample_nearest2d upsample_nearest3d upsam
 upsample_linear1d upsample_trilinear3d _upsample_nearest_exact2d _fused_rms_norm rms_norm logit heaviside frac
 special_xlog1py xlogy nan_to_num logaddexp logaddexp2 deg2rad rad2deg roll tril triu eye linspace index_select
 take_along_dim im2col col2im _euclidean_dist triplet_margin_loss margin_ranking_loss cosine_similarity
-cosine_embedding_loss pairwise_distance
+cosine_embedding_loss pairwise_distance grid_sampler_2d
 """.split()  # noqa: SIM905 - words read better than a list of a hundred lines
 """Taken apart by torch's own decompositions where core aten keeps them whole."""
 

@@ -181,6 +181,8 @@ class Plan:
                 continue
             inner = other.dims_of(operand)
             users = {user for member in other.members for user in _readers(member) if user not in other.members}
+            if sum(base_of(n) in other.dims for n in tensor_inputs(node)) > 1:  # i[:, None] - i[None, :]
+                continue
             if inner is None or users != {node} or any(len(a) != len(b) for a, b in zip(inner, dims, strict=True)):
                 continue
             moved = {a: b for old, new in zip(inner, dims, strict=True) for a, b in zip(old, new, strict=True)}
