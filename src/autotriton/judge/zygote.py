@@ -7,11 +7,14 @@ one without; on a GPU a third one, with torch.compile loaded, for references tha
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import importlib
 import os
 import signal
 import socket
 import sys
+import sysconfig
 from collections.abc import Callable
 
 from autotriton.judge.channel import Channel, ChannelError
@@ -40,6 +43,15 @@ def _roles() -> dict[str, Callable[[socket.socket], None]]:
     }
 
 
+_LATE = (
+    "multiprocessing.popen_fork",
+    "torch.utils._device",
+    "triton.backends.nvidia.driver",
+    "triton.compiler.code_generator",
+    "triton.language.extra.libdevice",
+    "triton.runtime.build",
+)
+"""What torch and Triton import at first use: a tenth of a second in every candidate's process."""
 _REHEARSED = """
 import torch
 import torch.nn as nn
@@ -84,6 +96,10 @@ def _preload(references: bool, compiles: bool) -> None:
     from autotriton.judge.blocking import compute_operators
     from autotriton.judge.targets import warm_up
 
+    for name in _LATE:
+        with contextlib.suppress(ImportError):  # not every Triton has every backend
+            importlib.import_module(name)
+    sysconfig.get_config_vars()
     compute_operators()
     warm_up()
     if compiles:  # seconds, which every reference would spend again

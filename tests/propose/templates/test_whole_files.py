@@ -66,14 +66,19 @@ SAMPLES = {
     ),
     "offsets": _batches(
         "i = torch.arange(x.size(1), device=x.device)\n"
-        "return x @ x.mT - (i[:, None] - i[None, :]).abs() * y[:, None, None], (i[:, None] * 2 + i) % 3",
-        "torch.randn(8, 5, 6), torch.randn(8)",
+        "return x @ x.mT - (i[:, None] - i[None, :]).abs() * y[:, :, None], (i[:, None] * 2 + i) % 3",
+        "torch.randn(8, 5, 6), torch.randn(8, 1)",
         "x, y",
     ),
     "grid_sample": _batches(
         "return F.grid_sample(x, g, align_corners=False), F.grid_sample(x, g, mode='nearest', padding_mode='border')",
         "torch.randn(8, 3, 6, 5), torch.rand(8, 4, 7, 2) * 2.4 - 1.2",
         "x, g",
+    ),
+    "fold": _batches(
+        "a = F.unfold(x, 3, padding=1)\nb = F.unfold(x, (2, 3), dilation=(1, 2), stride=(2, 1))\n"
+        "return F.fold(a * 2, (6, 7), 3, padding=1), F.fold(b, (6, 7), (2, 3), dilation=(1, 2), stride=(2, 1))",
+        "torch.randn(8, 2, 6, 7)",
     ),
     "layouts": _batches(
         "b = x.permute(2, 0, 1).reshape(4, -1)\n"

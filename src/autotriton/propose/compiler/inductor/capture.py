@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import time
 import warnings
@@ -123,6 +124,8 @@ def reason(error: BaseException) -> str:
     text = " ".join(str(error).split())
     if kind in ("DataDependentOutputException", "GuardOnDataDependentSymNode", "DynamicOutputShapeException"):
         return f"forward reads tensor values to decide what to do ({text[:120]})"
+    if "not linked with support for cuda" in text and (found := re.search(r"target=torch\.ops\.([\w.]+)", text)):
+        return f"TorchInductor has no Triton kernel for {found[1]}, and calls torch instead"
     return f"{kind}: {text[:300]}"
 
 

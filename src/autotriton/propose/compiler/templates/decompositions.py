@@ -158,7 +158,32 @@ def _log_sigmoid(x: Tensor) -> tuple[Tensor, Tensor]:
     return torch.clamp_max(x, 0) - torch.log1p(torch.exp(-torch.abs(x))), x.new_zeros(0)
 
 
+def _fold(
+    x: Tensor, size: list[int], kernel: list[int], dilation: list[int], padding: list[int], stride: list[int]
+) -> Any:
+    """Every tap's values where they belong, added up; torch's own form adds them in place."""
+    counts = [
+        (n + 2 * p - d * (k - 1) - 1) // s + 1
+        for n, k, d, p, s in zip(size, kernel, dilation, padding, stride, strict=True)
+    ]
+    lead = x.shape[:-2]
+    taps = x.reshape(*lead, x.shape[-2] // (kernel[0] * kernel[1]), *kernel, *counts)
+    total = None
+    for row in range(kernel[0]):
+        for column in range(kernel[1]):
+            tap = taps[..., row, column, :, :]
+            spread = torch.constant_pad_nd(
+                tap.unsqueeze(-1).unsqueeze(-3), [0, stride[1] - 1, 0, 0, 0, stride[0] - 1]
+            ).reshape(*tap.shape[:-2], counts[0] * stride[0], counts[1] * stride[1])
+            above, left = row * dilation[0] - padding[0], column * dilation[1] - padding[1]
+            below, right = size[0] - above - spread.shape[-2], size[1] - left - spread.shape[-1]
+            placed = torch.constant_pad_nd(spread, [left, right, above, below])
+            total = placed if total is None else total + placed
+    return total
+
+
 _OWN: dict[Any, Callable[..., Any]] = {
+    aten.col2im.default: _fold,
     aten.var.correction: _var,
     aten.linalg_vector_norm.default: _vector_norm,
     aten._native_batch_norm_legit_functional.default: _batch_norm,
