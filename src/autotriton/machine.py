@@ -17,13 +17,15 @@ import platform
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from autotriton.types import Machine
 
 PACKAGES = ("autotriton", "torch", "triton", "numpy", "pydantic", "transformers", "trl", "peft")
 """Packages whose versions are recorded with a run, where installed."""
+
+LARGE_PACKAGES = ("torch", "triton")
+"""Packages that take long to import where Python has to compile them."""
 
 # NVIDIA, AMD, and NVIDIA under WSL.
 _DEVICE_NODES = ("/dev/nvidia[0-9]*", "/dev/kfd", "/dev/dxg")
@@ -69,14 +71,14 @@ def versions() -> dict[str, str]:
     return {name: found for name in PACKAGES if (found := version(name)) is not None}
 
 
-def uncompiled(packages: Sequence[str] = ("torch", "triton")) -> list[Path]:
+def uncompiled() -> list[Path]:
     """Folders of installed packages that Python compiles anew in every process: no bytecode lies beside them.
 
     Containers whose packages were installed without it, and in which PYTHONDONTWRITEBYTECODE is set, are like that.
     Importing torch takes three times as long there, and a judge imports it in many processes.
     """
     found = []
-    for name in packages:
+    for name in LARGE_PACKAGES:
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.origin is not None:
             compiled = Path(importlib.util.cache_from_source(spec.origin))

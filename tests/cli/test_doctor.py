@@ -10,6 +10,8 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
+from autotriton import machine
+
 
 @dataclass(frozen=True)
 class Probe:
@@ -66,11 +68,12 @@ def test_json_holds_the_same(run, probes):
 def test_packages_without_bytecode_are_named_with_the_remedy(run, probes, monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(str(tmp_path))
     probes.append(Probe("network", True))
-    (tmp_path / "torch").mkdir()
-    (tmp_path / "torch/__init__.py").write_text("")
+    monkeypatch.setattr(machine, "LARGE_PACKAGES", ("json", "heavy_package", "not_installed"))
+    (tmp_path / "heavy_package").mkdir()
+    (tmp_path / "heavy_package/__init__.py").write_text("")
     code, out, _ = run("doctor")
     assert code == 0
-    assert f"python -m compileall -q {tmp_path / 'torch'}" in " ".join(out.split())
-    assert json.loads(run("doctor", "--json")[1])["uncompiled"] == [str(tmp_path / "torch")]
-    py_compile.compile(str(tmp_path / "torch/__init__.py"))
+    assert f"python -m compileall -q {tmp_path / 'heavy_package'}" in " ".join(out.split())
+    assert json.loads(run("doctor", "--json")[1])["uncompiled"] == [str(tmp_path / "heavy_package")]
+    py_compile.compile(str(tmp_path / "heavy_package/__init__.py"))
     assert "compileall" not in run("doctor")[1]
