@@ -68,7 +68,7 @@ def test_json_holds_the_same(run, probes):
 def test_packages_without_bytecode_are_named_with_the_remedy(run, probes, monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(str(tmp_path))
     probes.append(Probe("network", True))
-    monkeypatch.setattr(machine, "LARGE_PACKAGES", ("json", "heavy_package", "not_installed"))
+    monkeypatch.setattr(machine, "LARGE_PACKAGES", ("heavy_package", "not_installed"))
     (tmp_path / "heavy_package").mkdir()
     (tmp_path / "heavy_package/__init__.py").write_text("")
     code, out, _ = run("doctor")
