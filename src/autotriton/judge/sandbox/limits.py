@@ -89,7 +89,7 @@ def _site_folders() -> list[str]:
 
 
 def _installed(folder: Path) -> bool:
-    return folder.resolve() != Path.cwd() and any(folder.glob("*.dist-info"))
+    return any(folder.glob("*.dist-info")) and folder.resolve() != Path.cwd()
 
 
 def device_paths(gpu: bool) -> list[str]:
