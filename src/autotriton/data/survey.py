@@ -48,7 +48,7 @@ class Surveyor:
             self._process = None
             text = ending.output.strip().splitlines()[-1:] or [f"exit code {ending.exit_code}"]
             raise Crashed(f"{ending.reason or 'its process ended'}: {text[0][:200]}") from None
-        if alone:
+        if alone or answer.get("last"):
             self.close()
         return answer
 

@@ -156,7 +156,7 @@ def _with_oracle(
     for attempt in range(_TRIES if conditioned else 0):
         if attempt and not few and not any(map(sensitive, judged.values())):
             break
-        given = (max(facts.unit, 2.0**-52), program.device, seed + 1 + attempt, facts.trace.truncates)
+        given = (max(facts.unit, 2.0**-52), seed + 1 + attempt, facts.trace.truncates)
         moved = run_wide(program, model, inputs, seed, way, names, noise=Noise(*given))
         if moved is not None:
             judged = {name: _moved(answer, "change", moved.leaves[name]) for name, answer in judged.items()}

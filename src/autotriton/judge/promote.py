@@ -117,10 +117,11 @@ class Noise:
     difference looks as if nothing could move it.
     """
 
-    def __init__(self, unit: float, device: torch.device, seed: int, keep_whole: bool) -> None:
+    def __init__(self, unit: float, seed: int, keep_whole: bool) -> None:
         self.unit = unit
         self.keep_whole = keep_whole
-        self.generator = torch.Generator(device=device).manual_seed(seed % 2**63)
+        self._seed = seed % 2**63
+        self._generators: dict[torch.device, torch.Generator] = {}
 
     def __call__(self, tensor: Tensor, unit: float | None = None) -> Tensor:
         """The tensor with noise on it: in place, unless it shares memory with itself."""
@@ -141,7 +142,14 @@ class Noise:
 
     def _drawn(self, tensor: Tensor) -> Tensor:
         shape = tensor.shape
-        return torch.randint(-127, 128, shape, generator=self.generator, device=tensor.device, dtype=torch.int8)
+        drawing = self._generator(tensor.device)
+        return torch.randint(-127, 128, shape, generator=drawing, device=tensor.device, dtype=torch.int8)
+
+    def _generator(self, device: torch.device) -> torch.Generator:
+        """One per device: a task on the GPU may keep a table on the host."""
+        if device not in self._generators:
+            self._generators[device] = torch.Generator(device=device).manual_seed(self._seed)
+        return self._generators[device]
 
 
 class Rounding(Noise):
@@ -152,7 +160,7 @@ class Rounding(Noise):
     """
 
     def _drawn(self, tensor: Tensor) -> Tensor:
-        salt = int(torch.randint(2**62, (), generator=self.generator, device=tensor.device))
+        salt = int(torch.randint(2**62, (), generator=self._generator(tensor.device), device=tensor.device))
         mixed = tensor.contiguous().view(torch.int64) ^ salt
         for factor in _MIXERS:
             mixed = mixed * factor

@@ -41,10 +41,23 @@ def main(control: socket.socket) -> None:
             answer = {"refused": "memory", "detail": "the task does not fit into memory"}
         except Exception as error:  # noqa: BLE001 - task code runs here, and what it makes may break anything below
             answer = {"refused": "raises", "detail": f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"}
+        if _context_is_lost():  # an assertion on the GPU: whatever is asked next in this process would fail as well
+            channel.send({**answer, "last": True})
+            return
         channel.send(answer)
         for name in [name for name in sys.modules if name not in loaded and name.startswith("autotriton_task_")]:
             del sys.modules[name]
         gc.collect()
+
+
+def _context_is_lost() -> bool:
+    if not torch.cuda.is_initialized():
+        return False
+    try:
+        torch.cuda.synchronize()
+    except RuntimeError:
+        return True
+    return False
 
 
 def survey(request: dict[str, Any]) -> dict[str, Any]:

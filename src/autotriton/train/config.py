@@ -22,7 +22,8 @@ class ModelPart(Part):
     """A checkpoint's folder, or a name on the hub."""
     adapter: str | None = None
     """An adapter to go on from."""
-    attention: Literal["sdpa", "eager", "flash_attention_2"] = "sdpa"
+    attention: Literal["packed", "sdpa", "eager", "flash_attention_2"] = "packed"
+    """`packed` is torch's flash kernel with the boundaries of packed rows (`attention.py`)."""
 
 
 class LoraPart(Part):
@@ -126,6 +127,8 @@ class Config(Part):
     """Sequences per forward pass and GPU."""
     recompute: bool = False
     """Activation checkpointing: less memory, more time."""
+    liger: bool = False
+    """Norm, rotation and gate as liger-kernel's fused kernels: less memory, less time. Needs that package and a GPU."""
 
 
 class SftConfig(Config):

@@ -36,15 +36,9 @@ def write(rows: Iterable[TaskRow], path: Path) -> None:
             file.write(row.model_dump_json() + "\n")
 
 
-def conversations(examples: Sequence[Example]) -> list[dict[str, Any]]:
-    """As SFTTrainer wants them: the loss counts the completion only."""
-    return [
-        {
-            "prompt": [{"role": "user", "content": example.prompt}],
-            "completion": [{"role": "assistant", "content": example.completion}],
-        }
-        for example in examples
-    ]
+def conversation(example: Example) -> list[dict[str, str]]:
+    """Question and answer."""
+    return [{"role": "user", "content": example.prompt}, {"role": "assistant", "content": example.completion}]
 
 
 def _values(path: Path, kind: type[TaskRow]) -> Iterator[dict[str, Any]]:

@@ -26,7 +26,7 @@ from autotriton.train.watching import last_checkpoint
 def train(config: GrpoConfig, run: Run, seconds: float | None = None) -> Outcome:
     """Trains into the run's folder; goes on from its last checkpoint if there is one."""
     processes.require_one("GRPO through TRL", "several GPUs: the verl recipe of docs/training.md")
-    weights.require_packages()
+    weights.require_packages(config.liger)
     weights.require_model(config.model)
     whole = config.tasks_per_step * config.group
     if whole % config.micro_batch:

@@ -100,7 +100,13 @@ def end_tokens(model: Any, tokenizer: Any) -> set[int]:
 
 def encoded(tokenizer: Any, messages: Sequence[dict[str, str]]) -> list[int]:
     """A conversation as the model sees it, up to where its answer begins."""
-    if not tokenizer.chat_template:
-        return list(tokenizer("\n\n".join(message["content"] for message in messages))["input_ids"])
-    text = tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True)
-    return list(tokenizer(text, add_special_tokens=False)["input_ids"])
+    return list(tokenizer(written(tokenizer, messages), add_special_tokens=not tokenizer.chat_template)["input_ids"])
+
+
+def written(tokenizer: Any, messages: Sequence[dict[str, str]]) -> str:
+    """A conversation as text: up to where an answer begins, or with the answer and its end."""
+    answered = messages[-1]["role"] == "assistant"
+    if tokenizer.chat_template:
+        text = tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=not answered)
+        return str(text)
+    return "\n\n".join(message["content"] for message in messages) + (tokenizer.eos_token if answered else "")

@@ -37,6 +37,7 @@ class Watch:
         self._deadline = None if seconds is None else time.monotonic() + seconds
         self._longest_step = 0.0
         self._step_began = time.monotonic()
+        self._last_step = 0.0
         self._saving, self._solve, self._solve_every = saving, solve, solve_every
 
     def begin(self) -> None:
@@ -44,7 +45,8 @@ class Watch:
 
     def step(self, state: Any, control: Any) -> None:
         """A step that would not end in time is not begun."""
-        self._longest_step = max(self._longest_step, time.monotonic() - self._step_began)
+        self._last_step = time.monotonic() - self._step_began
+        self._longest_step = max(self._longest_step, self._last_step)
         if self._solve is not None and self._solve_every and state.global_step % self._solve_every == 0:
             self.journal.write(state.global_step, self._solve())
         if self._deadline is not None and agreed(time.monotonic() + 1.5 * self._longest_step > self._deadline):
@@ -56,7 +58,7 @@ class Watch:
         if state.global_step == 0 or "train_runtime" in metrics:
             return
         if is_first():
-            self.journal.write(state.global_step, metrics)
+            self.journal.write(state.global_step, {**metrics, "seconds/step": round(self._last_step, 3)})
         numbers = {name: float(value) for name, value in metrics.items() if isinstance(value, int | float | str)
                    and _is_number(value)}  # fmt: skip
         reason = self.guard.look(numbers)

@@ -8,17 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from autotriton.errors import PrerequisiteError, UsageError
-from autotriton.train import processes
+from autotriton.train import attention, processes
 from autotriton.train.config import Config, LoraPart, ModelPart
 
 _PACKAGES = ("torch", "transformers", "trl", "peft", "datasets", "accelerate")
 _GIB = 2**30
 
 
-def require_packages() -> None:
-    missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
+def require_packages(liger: bool = False) -> None:
+    needed = (*_PACKAGES, "liger_kernel") if liger else _PACKAGES
+    missing = [name for name in needed if importlib.util.find_spec(name) is None]
     if missing:
-        raise PrerequisiteError(f"training needs the `{missing[0]}` package", hint="pip install 'autotriton[train]'")
+        extra = "liger-kernel" if missing[0] == "liger_kernel" else "'autotriton[train]'"
+        raise PrerequisiteError(f"training needs the `{missing[0]}` package", hint=f"pip install {extra}")
 
 
 def require_model(part: ModelPart) -> None:
@@ -36,6 +38,7 @@ def load(config: Config) -> tuple[Any, Any]:
     torch: Any = importlib.import_module("torch")
     transformers: Any = importlib.import_module("transformers")
     cuda = torch.cuda.is_available()
+    attention.register()
     tokenizer = transformers.AutoTokenizer.from_pretrained(config.model.path)
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token

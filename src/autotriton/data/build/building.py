@@ -21,7 +21,7 @@ from autotriton.configs import plain
 from autotriton.data.build import benchmarks
 from autotriton.data.build.config import BuildConfig
 from autotriton.data.build.finishing import finish
-from autotriton.data.build.folder import CONFIG_FILE, SELECTION_FILE, Folder, Lines, differences, read_json
+from autotriton.data.build.folder import CONFIG_FILE, SELECTION_FILE, Folder, Lines, differences, read_json, whole
 from autotriton.data.build.folder import write_whole_file as write_file
 from autotriton.data.build.progress import Progress, Watcher
 from autotriton.data.build.proposing import propose
@@ -82,7 +82,7 @@ def merge(config: BuildConfig, path: Path, others: Sequence[Path]) -> Progress:
             found = read_json(other / CONFIG_FILE)
             if found is None:
                 raise UsageError(f"{other} is no folder of a build", hint=f"it has no {CONFIG_FILE}")
-            if changed := differences(plain(config), found):
+            if changed := differences(plain(config), whole(found)):
                 raise UsageError(f"{other} was built with another config; these differ: {', '.join(changed)}")
             if (other / SELECTION_FILE).exists():
                 _same_selection(folder, other)

@@ -7,6 +7,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from autotriton.configs import Part
+from autotriton.propose.compiler.templates.options import WAYS
 from autotriton.types import Policy, Tier
 
 
@@ -75,6 +76,8 @@ class ProposePart(Part):
     inductor_share: float = Field(default=0.0, ge=0, le=1)
     """Share of the teaching tasks Inductor's kernels are taken for as well."""
     deadline_s: float = Field(default=60.0, gt=0)
+    way: str = ""
+    """How the templates write: the engine's own choices, or a variant by its name (`in_kernel`, `looped`, ...)."""
     forms: int = Field(default=2, ge=1)
     """Forms of each of the templates' programs: names, layout, tiles."""
     prose: float = Field(default=0.25, ge=0, le=1)
@@ -84,6 +87,8 @@ class ProposePart(Part):
 
     @model_validator(mode="after")
     def _named(self) -> Self:
+        if self.way not in WAYS:
+            raise ValueError(f"way: {self.way!r} is unknown; known: {', '.join(name for name in WAYS if name)}")
         if self.distil.share and not (self.distil.url and self.distil.model):
             raise ValueError("distil.share needs distil.url and distil.model")
         if self.own.share and not self.own.path:

@@ -124,7 +124,7 @@ class Folder:
         found = read_json(path)
         if found is None:
             write_whole_file(path, json.dumps(wanted, indent=1) + "\n")
-        elif other := differences(found, wanted):
+        elif other := differences(whole(found), wanted):
             raise UsageError(
                 f"{self.path} was begun with another config; these differ: {', '.join(other)}",
                 hint="use the same config, or another folder",
@@ -139,6 +139,14 @@ def read_json(path: Path) -> dict[str, Any] | None:
             return dict(json.loads(path.read_text(encoding="utf-8")))
     except ValueError:
         raise UsageError(f"{path} is damaged", hint="restore it, or choose another folder") from None
+
+
+def whole(config: dict[str, Any]) -> dict[str, Any]:
+    """A config as it was kept, with the defaults of keys it did not know yet."""
+    try:
+        return plain(BuildConfig.model_validate(config))
+    except ValidationError:  # another version's; what differs is told by key
+        return config
 
 
 def differences(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> list[str]:

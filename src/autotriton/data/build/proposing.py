@@ -83,7 +83,7 @@ def _compile(jobs: list[Job], folder: Folder, workers: int, record: Callable[[Pr
     failures: list[BaseException] = []
 
     def work() -> None:
-        templates = TemplatesServer(folder.config.propose.deadline_s)
+        templates = TemplatesServer(folder.config.propose.deadline_s, folder.config.propose.way)
         inductor = CompilerProposer(folder.config.propose.deadline_s, ("inductor",), on_gpu=False)
         try:
             while not failures:

@@ -23,12 +23,12 @@ _START_S = 120.0
 
 
 class TemplatesServer:
-    """A proposer for one thread. `close` ends its child."""
+    """A proposer for one thread. `close` ends its child. `way` is a name of `templates/options.py`."""
 
     name = "compiler:templates"
 
-    def __init__(self, timeout_s: float = 60.0) -> None:
-        self.timeout_s = timeout_s
+    def __init__(self, timeout_s: float = 60.0, way: str = "") -> None:
+        self.timeout_s, self.way = timeout_s, way
         self._child: _Child | None = None
 
     def propose(self, task: Task, history: Sequence[Attempt]) -> Iterator[Candidate]:
@@ -50,7 +50,7 @@ class TemplatesServer:
 
     def _asked(self, task: Task) -> dict[str, Any]:
         child = self._child = self._child or _Child()
-        question = {**request_of(task).model_dump(mode="json"), "title": task.id}
+        question = {**request_of(task).model_dump(mode="json"), "title": task.id, "way": self.way}
         patience_s = self.timeout_s + (_START_S if not child.served else 0.0)
         answer = child.ask(question, patience_s)
         if answer is None or child.served >= _PER_CHILD:

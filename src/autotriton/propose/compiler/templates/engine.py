@@ -14,7 +14,7 @@ from autotriton.propose.compiler.inductor.record import Request
 from autotriton.propose.compiler.templates.export import Exported, export
 from autotriton.propose.compiler.templates.expressions import Inexpressible
 from autotriton.propose.compiler.templates.file import Emitted, emit, written
-from autotriton.propose.compiler.templates.options import VARIANTS
+from autotriton.propose.compiler.templates.options import DEFAULT, VARIANTS, WAYS, Options
 from autotriton.propose.compiler.templates.sizes import Unreadable
 
 
@@ -25,21 +25,22 @@ def main(request_path: str, answer_path: str) -> None:
 
 
 def answered(question: dict[str, Any]) -> dict[str, Any]:
-    """Code and choices of the engine's own choice, or with `more` those of the others by name; or an error."""
+    """Code and choices of one `way` (the engine's own), or with `more` those of the others by name; or an error."""
     title, more = question.pop("title"), question.pop("more", "no") == "yes"
+    options = WAYS[question.pop("way", DEFAULT.name)]
     try:
         request = Request.model_validate(question)
         if more:
             return {name: _told(found) for name, found in alternatives(request, title).items()}
-        return _told(emitted(request, title))
+        return _told(emitted(request, title, options))
     except Inexpressible as error:
         return {"error": f"{error} is not supported by the templates"}
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the task's code may raise anything
         return {"error": reason(error)}
 
 
-def emitted(request: Request, title: str) -> Emitted:
-    return _first(request, title)[1]
+def emitted(request: Request, title: str, options: Options = DEFAULT) -> Emitted:
+    return _first(request, title, options)[1]
 
 
 def alternatives(request: Request, title: str) -> dict[str, Emitted]:
@@ -57,15 +58,15 @@ def alternatives(request: Request, title: str) -> dict[str, Emitted]:
     return found
 
 
-def _first(request: Request, title: str) -> tuple[Exported, Emitted]:
+def _first(request: Request, title: str, options: Options = DEFAULT) -> tuple[Exported, Emitted]:
     """With symbolic leading dimensions if every kernel can read its sizes off its tensors, else for the example's."""
     try:
         exported = export(request)
         refuse_random(exported.graph)
-        return exported, emit(exported, request.source, request.entry, title, request.tf32)
+        return exported, emit(exported, request.source, request.entry, title, request.tf32, options)
     except Unreadable:
         exported = export(request, symbolic=False)
-        return exported, emit(exported, request.source, request.entry, title, request.tf32)
+        return exported, emit(exported, request.source, request.entry, title, request.tf32, options)
 
 
 def _told(found: Emitted) -> dict[str, Any]:

@@ -37,3 +37,4 @@ VARIANTS = (
     Options("separate_epilogue", "what follows a product or a convolution in a kernel of its own", fused=False),
     Options("windows", "pooling windows one by one, whatever they share", strips=False),
 )
+WAYS = {options.name: options for options in (DEFAULT, *VARIANTS)}
