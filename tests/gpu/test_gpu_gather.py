@@ -12,11 +12,8 @@ from autotriton.types import Task
 
 pytestmark = pytest.mark.gpu
 
-_ADD = "import torch\n\n\ndef run(x):\n    return torch.tanh(x) + {number}\n\n\ndef get_inputs():\n    return [torch.randn(64)]\n"
-_LOST = (
-    "import torch\n\n\ndef run(x):\n    return x[torch.tensor([99], device=x.device)]\n\n\n"
-    "def get_inputs():\n    return [torch.randn(64)]\n"
-)
+_TASK = "import torch\n\n\ndef run(x):\n    return {}\n\n\ndef get_inputs():\n    return [torch.randn(64)]\n"
+_FINE, _LOST = "torch.tanh(x) + {}", "x[torch.tensor([99], device=x.device)]"
 
 
 def draft(name: str, source: str) -> Draft:
@@ -24,7 +21,8 @@ def draft(name: str, source: str) -> Draft:
 
 
 def test_a_lost_context_costs_the_draft_that_lost_it(tmp_path: Path) -> None:
-    drafts = [draft("before", _ADD.format(number=1)), draft("lost", _LOST), draft("after", _ADD.format(number=2))]
+    bodies = {"before": _FINE.format(1), "lost": _LOST, "after": _FINE.format(2)}
+    drafts = [draft(name, _TASK.format(body)) for name, body in bodies.items()]
     gather(drafts, tmp_path, GatherOptions(device="cuda"), workers=1)
     assert [row.task.id for row in gathered(tmp_path)] == ["before", "after"]
     assert [refusal.task_id for refusal in refusals(tmp_path)] == ["lost"]

@@ -1,12 +1,13 @@
 """Attention over packed rows, each to itself only, without a mask as large as the square of their tokens.
 
-`model.attention = "packed"`: torch's own flash kernel with the rows' boundaries, which TRL's collator hands to the model;
+`model.attention = "packed"`: torch's own flash kernel with the rows' boundaries, which TRL's collator hands over;
 no package besides torch, nothing to compile. What is not packed goes to torch's `scaled_dot_product_attention`.
 """
 
 from __future__ import annotations
 
 import importlib
+import itertools
 from typing import Any
 
 NAME = "packed"
@@ -58,6 +59,6 @@ def _each(query: Any, key: Any, value: Any, ends: Any, longest: int | None, scal
             *(tensor[None, :, start:stop] for tensor in (query, key, value)),
             is_causal=True, scale=scaling, enable_gqa=True,
         )[0]
-        for start, stop in zip(places, places[1:], strict=False)
+        for start, stop in itertools.pairwise(places)
     ]  # fmt: skip
     return torch.cat(parts, dim=1).transpose(0, 1)

@@ -56,9 +56,7 @@ class Emitted:
     choices: dict[str, tuple[Setting, ...]]
 
 
-def emit(
-    exported: Exported, source: str, entry: str, title: str, tf32: bool, options: Options = DEFAULT
-) -> Emitted:
+def emit(exported: Exported, source: str, entry: str, title: str, tf32: bool, options: Options = DEFAULT) -> Emitted:
     prepare(exported)
     return written(exported, source, entry, title, tf32, options)
 
