@@ -51,7 +51,7 @@ def main(control: socket.socket) -> None:
 
 
 def _context_is_lost() -> bool:
-    if not torch.cuda.is_initialized():
+    if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return False
     try:
         torch.cuda.synchronize()
