@@ -194,6 +194,12 @@ def test_a_function_is_asked_for_and_given() -> None:
         assert "def scaled_new(x, y=2.0):\n    x = x.contiguous()\n    return " in form.code
         assert "class" not in form.code
         assert facts(form.code).kernels
+    same = forms(Candidate(task_id="f", code=plain + model), 8, "s", "softmax")
+    assert len(same) == 8
+    for form in same:  # the kernel's wrapper has made room, and no form renames what was asked for
+        assert "def softmax(x, y=2.0):\n    x = x.contiguous()\n    return launch_softmax(x, y)" in form.code
+    named = task.model_copy(update={"entry": "softmax", "source": task.source.replace("def scaled", "def softmax")})
+    assert "Write `softmax` anew" in rewrite(named, Random(1), same[0].code)
     kept = forms(CANDIDATE, 1, "s", "scaled_new")[0].code
     assert "class ModelNew" in kept, "a module that holds something stays one"
     assert "Write a class `ModelNew`" in rewrite(task, Random(1), kept)

@@ -20,12 +20,14 @@ from autotriton.data.build.forming import Wish, formed
 from autotriton.data.build.progress import Progress, Watcher
 from autotriton.data.build.questions import example
 from autotriton.data.build.records import Judged, Selected, answer_key
+from autotriton.data.quality.split import unit
 from autotriton.judge import Judge
 from autotriton.judge.pool import Judgement, judge_many
 from autotriton.propose.prompt import wanted
 from autotriton.types import Candidate, Task
 
 UNJUDGED, NO_FORM = "unjudged", "no form"
+_KEPT_NAMES = 0.5
 _AT_ONCE, _FEW = 1024, 64
 """Candidates whose forms are made before they are judged: at most, and at least."""
 
@@ -203,8 +205,11 @@ def _answers(part: Sequence[Proposed], config: BuildConfig, workers: int | None)
 
 
 def _function(task: Task) -> str | None:
+    """Half of the functions keep their name, as benchmarks that describe a wrapper want it; half get a new one."""
     want = wanted(task)
-    return want.name if want.is_function else None
+    if not want.is_function:
+        return None
+    return task.entry if unit(f"name:{task.hash}") < _KEPT_NAMES else want.name
 
 
 def _formless(chosen: Selected, route: str, candidate: Candidate, why: str) -> Judged:

@@ -38,7 +38,7 @@ def forms(candidate: Candidate, count: int, seed: str, function: str | None = No
     for _ in range(4 * count):
         if len(made) >= count:
             break
-        code = restyled(original, choices, draw)
+        code = restyled(original, choices, draw, function)
         if code not in {form.code for form in made}:
             made.append(_form(code, original, draw))
     return made

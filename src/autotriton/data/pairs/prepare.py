@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 import re
 
+from autotriton.data.pairs.rename import renamed
 from autotriton.syntax import parse_expression, parse_source
 
 _HEADING = re.compile(r'\A"""Triton kernels for [^\n]*\n\n')
@@ -74,8 +75,11 @@ def as_function(code: str, name: str) -> str:
     if len(models) != 1 or len(models[0].body) != 1 or models[0] is not tree.body[-1]:
         return code
     forward = models[0].body[0]
-    if not isinstance(forward, ast.FunctionDef) or forward.name != "forward" or _taken(tree, name):
+    if not isinstance(forward, ast.FunctionDef) or forward.name != "forward":
         return code
+    if _taken(tree, name):  # by the wrapper of the only kernel, which is named after what it computes
+        freed = renamed(code, {name: f"launch_{name}"})
+        return code if freed == code else as_function(freed, name)
     if any(isinstance(node, ast.Name) and node.id == "self" for node in ast.walk(forward)):
         return code
     forward.args.args = forward.args.args[1:]

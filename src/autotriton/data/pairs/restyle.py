@@ -45,14 +45,17 @@ _KERNEL_NAMES = ("{0}_kernel", "_{0}_kernel", "{0}_fwd_kernel", "triton_{0}", "_
 _WRAPPER_NAMES = ("{0}", "launch_{0}", "run_{0}", "{0}_triton", "call_{0}")
 
 
-def restyled(code: str, choices: Mapping[str, Sequence[Settings]], draw: Random) -> str:
-    """Another form of the program; the same for the same `draw`."""
+def restyled(
+    code: str, choices: Mapping[str, Sequence[Settings]], draw: Random, asked_for: str | None = None
+) -> str:
+    """Another form of the program; the same for the same `draw`. `asked_for`: a function that keeps its name."""
     code = with_tiles(code, {name: draw.choice(list(options[:6])) for name, options in choices.items() if options})
     if draw.random() < 0.5:
         code = without_table(code)
     if draw.random() < 0.25:
         code = without_formulas(code)
     names = _functions(code, draw) | {old: draw.choice(new) for old, new in _SYNONYMS.items() if draw.random() < 0.5}
+    names.pop(asked_for or "", None)
     return renamed(code.replace("`TILES`", f"`{names.get('TILES', 'TILES')}`"), names)
 
 

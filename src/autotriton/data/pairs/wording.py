@@ -76,6 +76,8 @@ def request(task: Task, code: str = "") -> str:
     want = wanted(task)
     if want.is_function and "\nclass ModelNew" in code:
         return f"Write a class `ModelNew`, an `nn.Module` whose `forward` does the work of `{task.entry}`."
+    if want.is_function and f"\ndef {task.entry}(" in code:
+        return f"Write `{task.entry}` anew: a function of that name with these arguments and results."
     if want.is_function:
         return f"Write a function `{want.name}` that takes the arguments of `{task.entry}` and returns what it returns."
     mode = "training" if task.mode is Mode.TRAIN else "evaluation"
