@@ -239,3 +239,22 @@ def test_forms_are_accepted_by_the_judge() -> None:
         for form in forms(CANDIDATE, 4, "judged"):
             verdict = judge.judge(TASK, form.code)
             assert verdict.accepted, (verdict.message, form.code)
+
+
+def test_what_only_steers_the_compiler_is_not_taught() -> None:
+    offsets = "row * n_cols + col"
+    hinted = f"tl.max_contiguous(tl.multiple_of({offsets}, (1, 1)), (1, 2))"
+    comment = "    # Neighbours in memory lie along the last dimension: let lanes run there.\n"
+    place = CODE.index("    tl.store(")
+    code = CODE[:place] + comment + f"    elements = {hinted}\n" + CODE[place:]
+    form = forms(Candidate(task_id="t", code=code), 1, "s")[0]
+    assert f"elements = {offsets}\n" in form.code
+    assert "multiple_of" not in form.code
+    assert "Neighbours" not in form.code
+
+
+def test_functions_the_language_lacks_are_named_before_the_program() -> None:
+    code = CODE.replace("import triton\n", "from triton.language.extra import libdevice\nimport triton\n", 1)
+    place = code.index("    tl.store(")
+    code = code[:place] + "    extra = libdevice.floor(libdevice.tanh(libdevice.log1p(1.0)))\n" + code[place:]
+    assert "has no `tanh` and `log1p`: they come from" in forms(Candidate(task_id="t", code=code), 1, "s")[0].reasoning

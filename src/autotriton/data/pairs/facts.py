@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from autotriton.data.pairs.prepare import formula_of
 from autotriton.syntax import parse_literal, parse_source
 
+_LANGUAGE = frozenset(
+    ["abs", "ceil", "cos", "erf", "exp", "exp2", "floor", "fma", "log", "log2", "rsqrt", "sin", "sqrt"]
+)
+"""What `triton.language` has under the same name."""
 _ALLOCATIONS = ("empty", "empty_like", "zeros", "zeros_like", "full")
 _REDUCTIONS = {"sum": "sum", "max": "maximum", "min": "minimum", "argmax": "argmax", "argmin": "argmin",
                "reduce": "reduction", "xor_sum": "xor"}  # fmt: skip
@@ -65,6 +70,8 @@ class Facts:
     """Intermediate and output tensors the wrappers allocate."""
     parameters: tuple[str, ...]
     """Attributes of the module that `forward` hands to kernels."""
+    borrowed: tuple[str, ...]
+    """Functions of libdevice the language itself does not have."""
 
 
 def facts(code: str) -> Facts:
@@ -80,7 +87,14 @@ def facts(code: str) -> Facts:
         reads_shapes=_reads_shapes(tree),
         allocations=sum(_calls(node) in _ALLOCATIONS for node in ast.walk(tree)),
         parameters=tuple(_parameters(functions)),
+        borrowed=tuple(dict.fromkeys(_borrowed(tree))),
     )
+
+
+def _borrowed(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "libdevice" and node.attr not in _LANGUAGE:
+            yield node.attr
 
 
 def _reads_shapes(tree: ast.Module) -> bool:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 import re
+from typing import TypeGuard
 
 from autotriton.data.pairs.rename import renamed
 from autotriton.syntax import parse_expression, parse_source
@@ -14,6 +15,7 @@ _HEADING = re.compile(r'\A"""Triton kernels for [^\n]*\n\n')
 _GENERATED = re.compile(r"Variant [^\n]*\n\n|Kernel bodies and helper functions are derived from PyTorch[^\n]*\n\n?")
 _NOTICE = re.compile(r"\n+# Kernel bodies and helper functions above are derived from PyTorch(?:.|\n)*\Z")
 """For people; a data set's rows and card say it for all of them."""
+_HINTED = re.compile(r"^ *# Neighbours in memory lie along the last dimension: [^\n]*\n", re.MULTILINE)
 _CONSTANTS = frozenset({"inf", "nan", "pi", "e"})
 
 
@@ -23,8 +25,33 @@ def prepared(code: str, function: str | None) -> str:
     if heading is not None:  # the task's id in a data set is no part of the question
         about, quotes, rest = code[heading.end() :].partition('"""')
         code = '"""' + _GENERATED.sub("", about).strip() + "\n" + quotes + _NOTICE.sub("\n", rest)
-    code = without_foreign_formulas(code)
+    code = without_foreign_formulas(without_hints(code))
     return code if function is None else as_function(code, function)
+
+
+def without_hints(code: str) -> str:
+    """What only tells the compiler how to lay out its lanes says nothing about the task, and is hard to get right."""
+    while hints := [node for node in ast.walk(parse_source(code)) if _is_hint(node)]:
+        hint = max(hints, key=lambda node: (node.lineno, node.col_offset))  # the innermost of nested ones comes last
+        inside = ast.get_source_segment(code, hint.args[0]) or ""
+        lines = code.split("\n")
+        # Columns count bytes; a program whose hints stand behind other characters is left as it is.
+        if not lines[hint.lineno - 1].isascii() or hint.end_lineno != hint.lineno or not inside:
+            return code
+        before, after = lines[hint.lineno - 1][: hint.col_offset], lines[hint.lineno - 1][hint.end_col_offset :]
+        alone = before.rstrip()[-1:] in ("=", "(", ",") and after.lstrip()[:1] in ("", ")", ",")
+        lines[hint.lineno - 1] = before + (inside if alone else f"({inside})") + after
+        code = "\n".join(lines)
+    return _HINTED.sub("", code)
+
+
+def _is_hint(node: ast.AST) -> TypeGuard[ast.Call]:
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("multiple_of", "max_contiguous")
+        and len(node.args) == 2
+    )
 
 
 def without_foreign_formulas(code: str) -> str:

@@ -24,7 +24,17 @@ def explain(about: Facts, said: dict[str, tuple[str, str]], draw: Random) -> str
         remark = said.get(kernel.name, ("", ""))[1]
         parts.append(" ".join([*_remark(remark), *_kernel(kernel, launch, draw)]))
     parts += _closing(about, draw)
+    parts += _borrowed(about)
     return "\n\n".join(part for part in parts if part)
+
+
+def _borrowed(about: Facts) -> list[str]:
+    """Said before the program: what it imports is decided in its first lines."""
+    if not about.borrowed:
+        return []
+    *first, last = (f"`{name}`" for name in about.borrowed)
+    names = f"{', '.join(first)} and {last}" if first else last
+    return [f"`tl` has no {names}: {'they come' if first else 'it comes'} from `triton.language.extra.libdevice`."]
 
 
 def _plan(about: Facts, formulas: dict[str, str], draw: Random) -> str:

@@ -45,9 +45,7 @@ _KERNEL_NAMES = ("{0}_kernel", "_{0}_kernel", "{0}_fwd_kernel", "triton_{0}", "_
 _WRAPPER_NAMES = ("{0}", "launch_{0}", "run_{0}", "{0}_triton", "call_{0}")
 
 
-def restyled(
-    code: str, choices: Mapping[str, Sequence[Settings]], draw: Random, asked_for: str | None = None
-) -> str:
+def restyled(code: str, choices: Mapping[str, Sequence[Settings]], draw: Random, asked_for: str | None = None) -> str:
     """Another form of the program; the same for the same `draw`. `asked_for`: a function that keeps its name."""
     code = with_tiles(code, {name: draw.choice(list(options[:6])) for name, options in choices.items() if options})
     if draw.random() < 0.5:
