@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,10 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # Child processes find the package also where it is not installed (an offline machine).
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT / "src"), os.environ.get("PYTHONPATH"))))
+
+# What a task was found to be is kept between runs: not between the runs of a test suite that changes the judge.
+_CACHE = tempfile.TemporaryDirectory(prefix="autotriton-cache-")
+os.environ["AUTOTRITON_CACHE"] = _CACHE.name
 
 _LONG = ("train/", "tune/", "test_confusion", "live/")
 

@@ -10,6 +10,7 @@ import pytest
 
 from autotriton.errors import PrerequisiteError, TaskError, UsageError
 from autotriton.judge import JUDGE_VERSION, Judge, JudgeOptions
+from autotriton.judge.admissions import Admissions
 from autotriton.judge.processes import Processes
 from autotriton.types import Mode, Outcome, Policy, Severity, Task, Tier, Verdict
 
@@ -535,6 +536,31 @@ def test_a_degenerate_task_is_refused_unless_asked_for(decide):
     assert "--allow-degenerate" in (found.value.hint or "")
     verdict = accepted(decide(on, elementwise("x * 0 + 1.0"), allow_degenerate=True))
     assert any(note.startswith("degenerate task: ") for note in verdict.notes)
+
+
+def test_what_is_known_of_a_task_is_not_found_out_again(processes, decide, tmp_path, monkeypatch):
+    references, asked = processes.references, []
+    monkeypatch.setenv("AUTOTRITON_CACHE", str(tmp_path))
+    monkeypatch.setattr(references, "admissions", Admissions())
+    opened = references._open
+
+    def noted(on, request, *more):
+        asked.append(request["admit"])
+        return opened(on, request, *more)
+
+    monkeypatch.setattr(references, "_open", noted)
+    on = task("return x * 0 + 3")
+    for _ in range(2):
+        verdict = accepted(decide(on, elementwise("x * 0 + 3.0"), allow_degenerate=True))
+        assert any(note.startswith("degenerate task: ") for note in verdict.notes)
+        with pytest.raises(TaskError, match="random by itself"):
+            decide(task(DROPOUT), elementwise("x * 2"))
+        references.forget(on)
+        references.forget(task(DROPOUT))
+    assert asked == [True, True, False, False]
+    elsewhere = task("return x * 0 + 3").model_copy(update={"import_root": str(tmp_path)})
+    references.admissions.keep(elsewhere, "here", {"problems": [], "notes": [], "random": False})
+    assert references.admissions.known(elsewhere, "here") is None, "what lies in a folder may change"
 
 
 def test_a_random_task_is_named_as_such(decide):

@@ -7,6 +7,7 @@ theirs back.
 
 from __future__ import annotations
 
+import importlib.metadata
 import itertools
 import threading
 from collections import OrderedDict
@@ -16,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from autotriton.errors import JudgeError, TaskError
+from autotriton.judge.admissions import Admissions
 from autotriton.judge.channel import ChannelError
 from autotriton.judge.floor import Floor
 from autotriton.judge.forks import Process
@@ -91,6 +93,7 @@ class References:
         self._closed = False
         self._room: Room | None = None
         self._too_large: set[tuple[str, int]] = set()
+        self.admissions = Admissions()
 
     @property
     def room(self) -> Room:
@@ -141,7 +144,7 @@ class References:
                 "cases": cases,
                 "admit": admit,
             }
-            client = self._open(task, request, at_most, reduced, aside, whole_gpu)
+            client = self._open_known(task, request, at_most, reduced, aside, whole_gpu)
             client.users = 1
             with self._changed:
                 closed = self._closed
@@ -188,6 +191,20 @@ class References:
             client.process.end()
             if client.share is not None:
                 self.room.give_back(client.share)
+
+    def _open_known(self, task: Task, request: dict[str, Any], *more: Any) -> ReferenceClient:
+        """Opened, without another admission of a task that had its own before."""
+        if not request["admit"]:
+            return self._open(task, request, *more)
+        size = more[0] if more[1] else "whole"
+        where = f"{request['device']} {size} torch {importlib.metadata.version('torch')}"
+        known = self.admissions.known(task, where)
+        client = self._open(task, {**request, "admit": known is None}, *more)
+        if known is None:
+            self.admissions.keep(task, where, client.about)
+        else:
+            client.about |= {"problems": list(known.problems), "notes": list(known.notes), "random": known.random}
+        return client
 
     def _open(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from autotriton.data.build.config import BuildConfig
 from autotriton.judge import JudgeOptions
 
-_LATE_CALLS_S = 0.5
+_LATE_CALLS_S = 0.1
 """Where a compiler wrote everything: it has no ways to change after a few calls, and Triton's interpreter is slow."""
 
 
