@@ -10,7 +10,7 @@ from typing import Any
 from autotriton.data.rows import TaskRow
 from autotriton.errors import UsageError
 from autotriton.store import Run
-from autotriton.train import processes, running, weights
+from autotriton.train import attention, processes, running, weights
 from autotriton.train.config import GrpoConfig
 from autotriton.train.curriculum import Curriculum
 from autotriton.train.dataset import read
@@ -20,6 +20,7 @@ from autotriton.train.running import Outcome, arguments
 from autotriton.train.samplers import sampler_for
 from autotriton.train.sampling import encoded
 from autotriton.train.solving import Solver
+from autotriton.train.unpadded import unpadded
 from autotriton.train.watching import last_checkpoint
 
 
@@ -84,7 +85,8 @@ def _trainer(
             log_metric(name, value)
         return earned(given["earned"])
 
-    return trl.GRPOTrainer(
+    kind = unpadded(trl.GRPOTrainer) if config.model.attention == attention.NAME else trl.GRPOTrainer
+    return kind(
         model=model,
         reward_funcs=[judged],
         args=settings,
