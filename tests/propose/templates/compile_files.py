@@ -66,6 +66,7 @@ def measured(functions: dict[str, list[Any]], launch: Any) -> dict[str, Any]:
         "registers": numbers.registers,
         "error": numbers.error,
         "tensor_core": "wgmma" in binary.asm["ptx"] or "mma.sync" in binary.asm["ptx"],
+        "paired": "s16x2" in binary.asm["ptx"],
         "steered": "tt.contiguity = dense<[1, 2]>" in binary.asm["ttir"],
         "loads": widths["ld"],
         "stores": widths["st"],

@@ -33,6 +33,12 @@ SAMPLES = {
         "torch.randn(16, 64, 64, 64)",
         init="self.c = nn.ConvTranspose2d(64, 64, 3, stride=2, padding=1)",
     ),
+    "light_conv_up_wide": Sample(
+        "return self.c(x)", "torch.randn(4, 4, 4, 4, 4)", init="self.c = nn.ConvTranspose3d(4, 8, 5, padding=1)"
+    ),
+    "light_conv_wide": Sample(
+        "return self.c(x)", "torch.randn(4, 8, 64, 56)", init="self.c = nn.Conv2d(8, 24, 5, padding=2)"
+    ),
     "conv_to_a_point": Sample(
         "return self.c(x)", "torch.randn(2, 96, 3, 3)", init="self.c = nn.Conv2d(96, 96, 3, groups=96, bias=False)"
     ),
@@ -47,6 +53,8 @@ SAMPLES = {
     "middle": Sample("return x.sum(1), x.argmax(1)", "torch.randn(16, 1024, 512)"),
     "channels": Sample("return torch.softmax(x, 1) + y", "torch.randn(16, 64, 64, 64), torch.randn(64, 1, 1)", "x, y"),
     "long_rows": Sample("return torch.softmax(x, 1)", "torch.randn(1024, 65536)"),
+    "nothing": Sample("return x[:, :1].repeat(1, 0, 1)", "torch.randn(4, 5, 6)"),
+    "joined_with_nothing": Sample("return torch.cat((x[:, :1].repeat(1, 0, 1), x), 1) * 2", "torch.randn(4, 5, 6)"),
 }
 
 
@@ -76,6 +84,12 @@ def _last(kernels: dict[str, list[dict[str, Any]]], name: str) -> dict[str, Any]
 @pytest.mark.parametrize("name", SAMPLES)
 def test_nothing_is_spilled_at_the_first_settings(kernels: dict[str, list[dict[str, Any]]], name: str):
     assert [(k["kernel"], k["spills"], k["error"]) for k in kernels[name] if k["spills"] or k["error"]] == []
+
+
+@pytest.mark.parametrize("name", ["conv_light", "light_conv_wide", "light_conv_up_wide", "light_conv_to_a_column"])
+def test_taps_are_not_added_in_pairs_of_16_bits(kernels: dict[str, Any], name: str):
+    """Which ptxas 12.8 does wrongly: see `conv_gather.py`."""
+    assert not _last(kernels, name)["paired"]
 
 
 @pytest.mark.parametrize("name", ["conv", "channels", "long_rows"])

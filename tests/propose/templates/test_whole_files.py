@@ -54,6 +54,12 @@ SAMPLES = {
         "torch.randn(8, 1, 6), torch.randint(0, 5, (8, 1, 1), dtype=torch.int32)",
         "x, y",
     ),
+    "empty": _batches(
+        "none, y = x[:, :0], x.double()\n"
+        "return torch.cat((x[:, :1].repeat(1, 0, 1), x), 1), torch.cat((none, none), 1), torch.cat((y[:, :0], x), 1), "
+        "torch.cat((none, x * 2, none, x), 1).sum(1)",
+        "torch.randn(8, 3, 6)",
+    ),
     "pairs": _batches(
         "s, m, r, p = x.cumsum(1), self.w(x), torch.softmax(x, 1), x * 2\n"
         "t = s.unsqueeze(2) - s.unsqueeze(1)\n"

@@ -40,7 +40,7 @@ def access(name: str, value: torch.Tensor, dims: Dims, *, natural: bool = False)
             if stride:  # a stride of 0 repeats the same element
                 steps.append((axis, stride * within))
                 places[axis] = (d, within)
-            within *= axis.size
+            within *= max(axis.size, 1)
     usual = [axis for axes in refreshed(dims) for axis in axes if axis in places]
     steps.sort(key=lambda step: (-step[1], usual.index(step[0])))
     dense = _is_dense(steps) and (not natural or [axis for axis, _ in steps] == usual)
@@ -67,7 +67,7 @@ def _is_dense(steps: Sequence[tuple[Axis, int]]) -> bool:
     for axis, stride in reversed(steps):
         if stride != expected:
             return False
-        expected *= axis.size
+        expected *= max(axis.size, 1)  # as torch counts the strides of what is empty
     return True
 
 

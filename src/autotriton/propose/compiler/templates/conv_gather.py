@@ -2,6 +2,11 @@
 
 K runs over channels and taps in the order of the weights, so that nothing has to be packed; each step gathers the
 inputs of its taps with a mask for the borders. Transposed convolution goes phase by phase (see `conv_phase.py`).
+
+No number of taps or channels is one the compiler knows to fit 16 bits: LLVM would add such numbers in pairs
+(`add.s16x2`), and where one half of a pair's sum with a constant is used alone, ptxas 12.8, which Triton 3.6 brings,
+adds 0 instead: wrong taps, on a GPU only. So the loop starts at a number given at run time, since pipelining writes its
+first steps out, and every part of a step's number is taken from the whole, not from a remainder.
 """
 
 from __future__ import annotations
@@ -23,12 +28,10 @@ from autotriton.propose.compiler.templates.conv_phase import (
     back,
     kernel_taps,
     phase_constants,
-    tap_places,
 )
 from autotriton.propose.compiler.templates.conv_tile import (
     by_image,
     grid_line,
-    plain_taps,
     result_index,
     result_lines,
     result_places,
@@ -77,7 +80,7 @@ class _Gather:
         x, weight, epilogue = self.names.x, self.names.weight, self.site.epilogue
         pointers = [f"{x}_ptr", f"{weight}_ptr", *self.names.bias_pointer(), *epilogue.parameters()]
         strides = [f"{x}_stride_{axis}" for axis in self._strides()]
-        return [*pointers, *self._sizes(), "CG", *self.upper, *strides]
+        return [*pointers, *self._sizes(), "CG", *self.upper, *strides, "first_k"]
 
     def _geometry(self) -> list[tuple[str, str]]:
         kinds = (("STRIDE", "stride"), ("PADDING", "padding"), ("DILATION", "dilation"))
@@ -128,13 +131,13 @@ class _Gather:
         taps = "n_taps" if self.call.transposed else f"({self._taps()})"
         return [
             "acc = tl.zeros((BLOCK_N, BLOCK_M), dtype=tl.float32)",
-            f"for k in range(0, CG * {taps}, BLOCK_K):",
+            "# first_k is 0, but not for the compiler: ptxas 12.8 adds numbers that are known to fit 16 bits wrongly.",
+            f"for k in range(first_k, CG * {taps}, BLOCK_K):",
             indented(
                 [
                     "ks = k + tl.arange(0, BLOCK_K)",
                     f"k_exists = ks < CG * {taps}",
-                    f"channel = ks // {taps}",
-                    f"tap = ks % {taps}",
+                    *self._numbers(),
                     *self._places(),
                     *self._loads(),
                     dot_line(self.call.dtype),
@@ -142,13 +145,20 @@ class _Gather:
             ),
         ]
 
+    def _numbers(self) -> list[str]:
+        """`ks` taken apart into one number per dimension of the taps, `tap_h`, and the channel."""
+        lines, rest = [], "ks"
+        for axis in reversed(self.call.axes):
+            size = f"taps_{axis}" if self.call.transposed else f"K{axis.upper()}"
+            lines.append(f"tap_{axis} = {rest} % {size}")
+            rest = f"{rest} // {size}"
+        return [*lines, f"channel = {rest}"]
+
     def _places(self) -> list[str]:
         """`to_h`: how far each tap's input is from that of the first."""
         if self.call.transposed:
-            steps = [f"to_{a} = -tap_{a} * {back(a)}" for a in self.call.axes]
-            return [*tap_places(self.call), *kernel_taps(self.call), *steps]
-        steps = [f"to_{a} = tap_{a} * DILATION_{b}" for a, b in zip(self.call.axes, self.upper, strict=True)]
-        return [*plain_taps(self.call), *steps]
+            return [*kernel_taps(self.call), *(f"to_{a} = -tap_{a} * {back(a)}" for a in self.call.axes)]
+        return [f"to_{a} = tap_{a} * DILATION_{b}" for a, b in zip(self.call.axes, self.upper, strict=True)]
 
     def _loads(self) -> list[str]:
         x, weight = self.names.x, self.names.weight
@@ -180,7 +190,12 @@ class _Gather:
     def wrapper(self) -> str:
         x, weight, epilogue = self.names.x, self.names.weight, self.site.epilogue
         arguments = [x, weight, *self.names.bias_argument(), *epilogue.arguments(), *self._sizes(), "C // groups"]
-        arguments += [*self.upper, f"*{x}.stride()", *(f"{name}={value}" for name, value in self._geometry())]
+        arguments += [
+            *self.upper,
+            f"*{x}.stride()",
+            "first_k=0",
+            *(f"{name}={value}" for name, value in self._geometry()),
+        ]
         body = [
             *self.names.unpacked(),
             f"{weight} = {weight}.contiguous()",

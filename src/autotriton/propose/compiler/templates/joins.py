@@ -1,7 +1,8 @@
 """Concatenations of many tensors: a kernel chooses among its operands element by element, so they should be few.
 
 A dense network concatenates what it has with one tensor more, again and again: that is two operands, not a hundred. A
-stack of many steps is a stack of stacks.
+stack of many steps is a stack of stacks. What is empty, the padding of a causal convolution with nothing to pad, is no
+operand.
 """
 
 from __future__ import annotations
@@ -24,11 +25,20 @@ def narrow(graph: torch.fx.Graph) -> None:
     for node in list(graph.nodes):
         if node.op != "call_function" or name_of(node) != "cat":
             continue
+        _drop_empty(node)
         parts: tuple[torch.fx.Node, ...] = tuple(node.args[0])
         dim = int(node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", 0)) % max(_value(node).dim(), 1)
         if len(parts) > _FEW and len({_value(part).dtype for part in parts}) == 1:
             node.args, node.kwargs = (_fewer(graph, node, parts, dim, known), dim), {}
         known.append((node, parts, dim))
+
+
+def _drop_empty(node: torch.fx.Node) -> None:
+    parts: list[torch.fx.Node] = list(node.args[0])  # type: ignore[arg-type]
+    full = [part for part in parts if 0 not in [size for size in _value(part).shape if isinstance(size, int)]]
+    kinds = {_value(part).dtype for part in full}
+    if 0 < len(full) < len(parts) and kinds == {_value(node).dtype}:  # those that are empty have a say in the type
+        node.args = (full, *node.args[1:])
 
 
 def _fewer(
