@@ -20,6 +20,7 @@ class SourceKind(StrEnum):
     SYNTH = "synth"
     OPINFO = "opinfo"
     HARVEST = "harvest"
+    WRAPPERS = "wrappers"
 
 
 class Difficulty(StrEnum):

@@ -19,7 +19,7 @@ class TaskRow(Record):
     entry: str = "Model"
     mode: Mode = Mode.TRAIN
     origin: str
-    """Where the task came from: `synth`, `opinfo`, `harvest:<package>==<version>`."""
+    """Where the task came from: `synth`, `opinfo`, `wrappers`, `harvest:<package>==<version>`."""
     licence: str
     ops: tuple[str, ...] = ()
     families: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ class Example(TaskRow):
     code: str
     """The program of that block, as it was judged."""
     route: str
-    """Who wrote it: `templates`, `inductor`, `distilled:<model>`, `model:<run>`."""
+    """Who wrote it: `templates`, `inductor`, `wrappers`, `distilled:<model>`, `model:<run>`."""
     policy: str = "strict"
     tier: str = "run"
     judge_version: str = ""

@@ -32,6 +32,13 @@ class HarvestPart(Part):
     """`URL#MODEL` of a server that writes missing inputs; empty: they are guessed."""
 
 
+class WrappersPart(Part):
+    """Functions of a given name and signature that come with an answer."""
+
+    count: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0)
+
+
 class GatherPart(Part):
     deadline_s: float = Field(default=30.0, gt=0)
     max_runs: int = Field(default=48, ge=4)
@@ -122,6 +129,7 @@ class BuildConfig(Part):
     synth: SynthPart = SynthPart()
     opinfo: OpinfoPart = OpinfoPart()
     harvest: HarvestPart = HarvestPart()
+    wrappers: WrappersPart = WrappersPart()
     gather: GatherPart = GatherPart()
     select: SelectPart = SelectPart()
     propose: ProposePart = ProposePart()
@@ -130,8 +138,10 @@ class BuildConfig(Part):
 
     @model_validator(mode="after")
     def _gathers_something(self) -> Self:
-        if not (self.synth.count or self.opinfo.per_operator or self.harvest.folders):
-            raise ValueError("nothing to gather: set synth.count, opinfo.per_operator or harvest.folders")
+        if not (self.synth.count or self.opinfo.per_operator or self.harvest.folders or self.wrappers.count):
+            raise ValueError(
+                "nothing to gather: set synth.count, opinfo.per_operator, harvest.folders or wrappers.count"
+            )
         if self.verify.policy is not Policy.STRICT:
             raise ValueError('verify.policy: only "strict" makes data: torch must not compute in an answer')
         return self

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from autotriton.data import wrappers
 from autotriton.data.build import routes
 from autotriton.data.build.asking import distil, reject_sample
 from autotriton.data.build.folder import Folder
@@ -39,6 +40,9 @@ def propose(
     jobs = [job for job in _jobs(folder, shard) if f"{job.chosen.key}:{job.route}" not in done]
     progress = Progress("propose", total=len(jobs), before=len(done))
     record = _recorder(folder, progress, watch)
+    for job in jobs:
+        if job.route == routes.WRAPPERS:
+            record(_own_answer(job))
     compiler = [job for job in jobs if job.route in (routes.TEMPLATES, routes.INDUCTOR)]
     if compiler:
         _compile(compiler, folder, workers, record)
@@ -59,7 +63,7 @@ def _jobs(folder: Folder, shard: tuple[int, int]) -> Iterator[Job]:
     which, shards = shard
     for chosen in folder.selected:
         if chosen.side == TEACH and routes.shard_of(chosen.task.task, shards) == which:
-            for route in routes.routes(chosen.key, folder.config):
+            for route in routes.routes(chosen, folder.config):
                 yield Job(chosen, route)
 
 
@@ -74,6 +78,15 @@ def _recorder(folder: Folder, progress: Progress, watch: Watcher) -> Callable[[P
             watch(progress)
 
     return record
+
+
+def _own_answer(job: Job) -> Proposal:
+    """A wrapper's own, made again from where it came."""
+    made = wrappers.again(job.chosen.task.origin)
+    candidate = Candidate(
+        task_id=job.chosen.task.task.id, code=made.code, completion=made.completion, proposer=job.route
+    )
+    return Proposal(task_hash=job.chosen.key, route=job.route, candidates=(candidate,))
 
 
 def _compile(jobs: list[Job], folder: Folder, workers: int, record: Callable[[Proposal], None]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+from autotriton.data import wrappers
 from autotriton.data.build.config import BuildConfig
 from autotriton.data.build.routes import INDUCTOR
 from autotriton.data.build.selecting import hardness
@@ -18,9 +19,12 @@ _PYTORCH = "BSD-3-Clause (PyTorch)"
 
 
 def task_row(row: GatheredTask, config: BuildConfig) -> TaskRow:
-    """A question without an answer: the program is always given."""
+    """A question without an answer: the program is given, or the description a wrapper has of itself."""
     draw = Random(f"{config.seed}:question:{row.task.hash}")
-    return TaskRow(**_about(row), id=row.task.id, prompt=wording.rewrite(row.task, draw), style="module")
+    prompt, style = wording.rewrite(row.task, draw), "module"
+    if row.kind is SourceKind.WRAPPERS:
+        prompt, style = wrappers.again(row.origin).question(draw)
+    return TaskRow(**_about(row), id=row.task.id, prompt=prompt, style=style)
 
 
 def example(
@@ -34,11 +38,7 @@ def example(
     verdict: Verdict,
 ) -> Example:
     draw = Random(f"{config.seed}:question:{name}")
-    prompt, style = None, "prose"
-    if draw.random() < config.propose.prose:
-        prompt = wording.prose(row.task, draw, code)
-    if prompt is None:
-        prompt, style = wording.rewrite(row.task, draw, code), "module"
+    prompt, style = _question(row, config, code, draw)
     errors = [check.max_error for check in verdict.checks if check.max_error is not None]
     about = _about(row)
     if route == INDUCTOR:
@@ -58,6 +58,13 @@ def example(
         max_error=max(errors, default=None),
         kernels=len(verdict.kernels),
     )
+
+
+def _question(row: GatheredTask, config: BuildConfig, code: str, draw: Random) -> tuple[str, str]:
+    if row.kind is SourceKind.WRAPPERS:
+        return wrappers.again(row.origin).question(draw)
+    prompt = wording.prose(row.task, draw, code) if draw.random() < config.propose.prose else None
+    return (prompt, "prose") if prompt is not None else (wording.rewrite(row.task, draw, code), "module")
 
 
 def _about(row: GatheredTask) -> dict[str, Any]:

@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from autotriton.data.build.config import BuildConfig, LanguageModelPart
+from autotriton.data.build.records import Selected
 from autotriton.data.quality.split import unit
+from autotriton.data.records import SourceKind
 from autotriton.types import Task
 
-TEMPLATES, INDUCTOR = "templates", "inductor"
+TEMPLATES, INDUCTOR, WRAPPERS = "templates", "inductor", "wrappers"
 
 
 def distilled(part: LanguageModelPart) -> str:
@@ -20,15 +22,19 @@ def own(part: LanguageModelPart) -> str:
     return f"model:{Path(part.path).name}"
 
 
-def routes(task_hash: str, config: BuildConfig) -> list[str]:
-    """The templates always; the others by a share the task's hash decides."""
+def routes(task: Selected, config: BuildConfig) -> list[str]:
+    """The templates always; the others by a share the task's hash decides. A wrapper comes with its answer: a compiler
+    would bake its scalars in.
+    """
+    if task.task.kind is SourceKind.WRAPPERS:
+        return [WRAPPERS]
     propose = config.propose
     shares = {
         INDUCTOR: propose.inductor_share,
         distilled(propose.distil): propose.distil.share,
         own(propose.own): propose.own.share,
     }
-    chosen = [route for route, share in shares.items() if unit(f"{config.seed}:{route}:{task_hash}") < share]
+    chosen = [route for route, share in shares.items() if unit(f"{config.seed}:{route}:{task.key}") < share]
     return [TEMPLATES, *chosen]
 
 

@@ -16,7 +16,7 @@ from autotriton.data.quality.dedupe import distinct
 from autotriton.data.quality.split import HELD_OUT, REINFORCE, TEACH, side
 from autotriton.data.records import Difficulty, GatheredTask, SourceKind
 
-_FIRST = {SourceKind.HARVEST: 0, SourceKind.OPINFO: 1, SourceKind.SYNTH: 2}
+_FIRST = {SourceKind.HARVEST: 0, SourceKind.OPINFO: 1, SourceKind.SYNTH: 2, SourceKind.WRAPPERS: 3}
 """Of twins, the one people wrote stays."""
 _HARDNESS = {Difficulty.EASY: 0, Difficulty.MEDIUM: 1, Difficulty.HARD: 2}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autotriton.data import opinfo
+from autotriton.data import opinfo, wrappers
 from autotriton.data.build.config import BuildConfig
 from autotriton.data.harvest import harvest
 from autotriton.data.harvest.harvesting import Asker, Report
@@ -24,6 +24,8 @@ def drafts(config: BuildConfig, report: Report) -> Iterator[Draft]:
         )
     if config.harvest.folders:
         yield from harvest(config.harvest.folders, report, ask=_asker(config))
+    if config.wrappers.count:
+        yield from wrappers.drafts(config.wrappers.seed, config.wrappers.count)
 
 
 def _asker(config: BuildConfig) -> Asker | None:

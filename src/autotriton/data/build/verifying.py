@@ -190,7 +190,7 @@ def _answers(part: Sequence[Proposed], config: BuildConfig, workers: int | None)
     """Every form of these candidates; of one nothing true can be said about, why."""
     compiled = [one for one in part if one.candidate.completion is None]
     for one in part:
-        if one.candidate.completion is not None:  # a language model's own words
+        if one.candidate.completion is not None:  # with words of its own
             yield Answer(one.chosen, one.route, one.candidate.id, 0, one.candidate.code, one.candidate.completion)
     wishes = [
         Wish(one.candidate, _most_forms(one, config), str(config.seed), _function(one.chosen.task.task))
