@@ -145,3 +145,10 @@ def test_budget_and_size_skip_tests_with_a_note(monkeypatch: pytest.MonkeyPatch)
     assert any("budget" in note for note in admit(program, 3, max_runs=5).notes)
     monkeypatch.setattr(admission, "HUGE_BYTES", 16)
     assert any("too large" in note for note in admit(program, 3).notes)
+
+
+@pytest.mark.parametrize("body", ["return a[0].sum().clamp_max(2.0)", "return a[0].amax().sigmoid()"])
+def test_what_shows_in_few_draws_is_found(body: str) -> None:
+    """The bound hides every second sum, and a maximum lies in the other half as often."""
+    for seed in range(20):
+        assert admit(function(body, "[torch.randn(4, 16, 65)]"), seed).problems == ()
