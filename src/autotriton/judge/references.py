@@ -13,7 +13,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from autotriton.errors import JudgeError, TaskError
@@ -38,6 +38,11 @@ _SHARED = 0.95
 """Of the GPU's memory: what a library takes for itself is known only when it is taken."""
 Key = tuple[str, str, int, bool, int, bool]
 Aside = Callable[[], AbstractContextManager[None]]
+
+
+@cache
+def _torch_version() -> str:
+    return importlib.metadata.version("torch")
 
 
 class TooLarge(Exception):
@@ -192,14 +197,15 @@ class References:
             if client.share is not None:
                 self.room.give_back(client.share)
 
-    def _open_known(self, task: Task, request: dict[str, Any], *more: Any) -> ReferenceClient:
+    def _open_known(
+        self, task: Task, request: dict[str, Any], at_most: int | None, reduced: bool, aside: Aside, whole_gpu: bool
+    ) -> ReferenceClient:
         """Opened, without another admission of a task that had its own before."""
         if not request["admit"]:
-            return self._open(task, request, *more)
-        size = more[0] if more[1] else "whole"
-        where = f"{request['device']} {size} torch {importlib.metadata.version('torch')}"
+            return self._open(task, request, at_most, reduced, aside, whole_gpu)
+        where = f"{request['device']} {at_most if reduced else 'whole'} torch {_torch_version()}"
         known = self.admissions.known(task, where)
-        client = self._open(task, {**request, "admit": known is None}, *more)
+        client = self._open(task, {**request, "admit": known is None}, at_most, reduced, aside, whole_gpu)
         if known is None:
             self.admissions.keep(task, where, client.about)
         else:

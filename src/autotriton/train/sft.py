@@ -46,8 +46,9 @@ def fitting(examples: Sequence[Example], tokenizer: Any, tokens: int) -> list[To
 def tokenised(examples: Sequence[Example], tokenizer: Any) -> Iterator[Tokens]:
     """Question and answer as the model will see them, all rows at once: TRL takes a minute for what this does in two
     seconds. The loss counts what follows the question."""
-    asked = [written(tokenizer, chat[:1]) for chat in map(conversation, examples)]
-    whole = [written(tokenizer, conversation(example)) for example in examples]
+    chats = [conversation(example) for example in examples]
+    asked = [written(tokenizer, chat[:1]) for chat in chats]
+    whole = [written(tokenizer, chat) for chat in chats]
     questions, texts = (
         tokenizer(rows, add_special_tokens=not tokenizer.chat_template)["input_ids"] for rows in (asked, whole)
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from autotriton.data.pairs.prepare import formula_of
@@ -87,14 +86,18 @@ def facts(code: str) -> Facts:
         reads_shapes=_reads_shapes(tree),
         allocations=sum(_calls(node) in _ALLOCATIONS for node in ast.walk(tree)),
         parameters=tuple(_parameters(functions)),
-        borrowed=tuple(dict.fromkeys(_borrowed(tree))),
+        borrowed=borrowed(tree),
     )
 
 
-def _borrowed(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "libdevice" and node.attr not in _LANGUAGE:
-            yield node.attr
+def borrowed(tree: ast.Module) -> tuple[str, ...]:
+    """Functions of libdevice the language itself does not have, in the order they are met."""
+    used = (node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and _is_libdevice(node.value))
+    return tuple(dict.fromkeys(name for name in used if name not in _LANGUAGE))
+
+
+def _is_libdevice(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id == "libdevice"
 
 
 def _reads_shapes(tree: ast.Module) -> bool:

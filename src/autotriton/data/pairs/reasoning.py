@@ -6,6 +6,7 @@ one, a tile size is the one that stands in the code. What cannot be read off is 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 
 from autotriton.data.pairs.facts import Facts, Kernel, Launch
@@ -24,17 +25,22 @@ def explain(about: Facts, said: dict[str, tuple[str, str]], draw: Random) -> str
         remark = said.get(kernel.name, ("", ""))[1]
         parts.append(" ".join([*_remark(remark), *_kernel(kernel, launch, draw)]))
     parts += _closing(about, draw)
-    parts += _borrowed(about)
+    parts.append(borrowed_from(about.borrowed))
     return "\n\n".join(part for part in parts if part)
 
 
-def _borrowed(about: Facts) -> list[str]:
-    """Said before the program: what it imports is decided in its first lines."""
-    if not about.borrowed:
-        return []
-    *first, last = (f"`{name}`" for name in about.borrowed)
-    names = f"{', '.join(first)} and {last}" if first else last
-    return [f"`tl` has no {names}: {'they come' if first else 'it comes'} from `triton.language.extra.libdevice`."]
+def borrowed_from(names: Sequence[str]) -> str:
+    """Said before the program: what it imports is decided in its first lines. Empty where nothing is borrowed."""
+    if not names:
+        return ""
+    come = "it comes" if len(names) == 1 else "they come"
+    return f"`tl` has no {listed(names)}: {come} from `triton.language.extra.libdevice`."
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names of the program in a sentence."""
+    *first, last = (f"`{name}`" for name in names)
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _plan(about: Facts, formulas: dict[str, str], draw: Random) -> str:

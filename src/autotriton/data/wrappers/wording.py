@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from random import Random
 
 from autotriton.data.pairs import wording
+from autotriton.data.pairs.facts import borrowed
+from autotriton.data.pairs.reasoning import borrowed_from, listed
 from autotriton.data.wrappers.base import Plan, has_out, signature
 from autotriton.propose.prompt import fenced
+from autotriton.syntax import parse_source
 from autotriton.types import Task
 
 _LEADS = (
@@ -98,7 +100,11 @@ def reasoning(plan: Plan, code: str, draw: Random) -> str:
         )
     ).format(plan.name, plan.formula.split(";")[0])
     parts = [" ".join((lead, *plan.said))]
-    parts.append(" ".join(filter(None, (_numbers(plan, draw), _borrowed(code), _safety(plan, code, draw)))))
+    parts.append(
+        " ".join(
+            filter(None, (_numbers(plan, draw), borrowed_from(borrowed(parse_source(code))), _safety(plan, code, draw)))
+        )
+    )
     return "\n\n".join(part for part in parts if part)
 
 
@@ -106,7 +112,6 @@ def _numbers(plan: Plan, draw: Random) -> str:
     names = [parameter.name for parameter in plan.parameters if parameter.kind.startswith("float")]
     if not names:
         return ""
-    listed = " and ".join(filter(None, (", ".join(f"`{name}`" for name in names[:-1]), f"`{names[-1]}`")))
     if len(names) == 1:
         return draw.choice(
             (
@@ -114,22 +119,14 @@ def _numbers(plan: Plan, draw: Random) -> str:
                 "{} is only known at the call, so it is a kernel argument and not a constant.",
                 "The scalar {} is a run-time argument of the kernel.",
             )
-        ).format(listed)
+        ).format(listed(names))
     return draw.choice(
         (
             "{} are handed to the kernel as arguments, so any values work.",
             "{} are only known at the call, so they are kernel arguments and not constants.",
             "The scalars {} are run-time arguments of the kernel.",
         )
-    ).format(listed)
-
-
-def _borrowed(code: str) -> str:
-    names = list(dict.fromkeys(re.findall(r"libdevice\.(\w+)\(", code)))
-    if not names:
-        return ""
-    listed = ", ".join(f"`{name}`" for name in names)
-    return f"`tl` has no {listed}: {'it comes' if len(names) == 1 else 'they come'} from `libdevice`."
+    ).format(listed(names))
 
 
 def _safety(plan: Plan, code: str, draw: Random) -> str:
