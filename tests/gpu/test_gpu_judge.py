@@ -293,3 +293,19 @@ def test_a_closed_judge_gives_its_gpu_memory_back():
     while gpu_memory_mib() > before + 200 and time.monotonic() < deadline:
         time.sleep(0.5)
     assert gpu_memory_mib() <= before + 200
+
+
+def test_launchers_are_built_once_for_all_candidates() -> None:
+    from triton.backends.nvidia import driver
+
+    if not hasattr(driver, "make_launcher"):
+        pytest.skip("this Triton has one launcher for all kernels")
+    with Judge(JudgeOptions(device="cuda", timeout_s=TIMEOUT_S)) as judge:
+        assert judge.judge(TASK, HONEST).outcome is Outcome.CORRECT
+        folder = Path(judge.processes.triton_seed() or "")
+        deadline = time.monotonic() + TIMEOUT_S
+        while not list(folder.rglob("__triton_launcher*.so")) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert list(folder.rglob("__triton_launcher*.so"))
+        assert judge.judge(TASK, HONEST).outcome is Outcome.CORRECT
+    assert not folder.exists()

@@ -87,7 +87,9 @@ def test_a_task_with_large_answers_keeps_one_case_but_is_tried_on_all(monkeypatc
 
 def test_a_large_tasks_conditioning_is_measured_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reference, "_LARGE_BYTES", 0)
-    answer = opened()._case(0)[1].outputs[0]
+    moved = opened().conditioned(0)
+    assert moved is not None
+    answer = moved.outputs[0]
     assert answer.change.rms > 0
     assert answer.steps.rms > 0
 
@@ -103,3 +105,22 @@ def test_the_same_bits_have_the_same_fingerprint() -> None:
         other[3, 4] = one[3, 4] + 1 if dtype is not torch.bool else ~one[3, 4]
         assert fingerprint(one) != fingerprint(other)
         assert fingerprint(one) != fingerprint(one.reshape(7, 50))
+
+
+def test_timed_inputs_are_no_multiples_of_each_other() -> None:
+    """An answer kept from one block, scaled, must be wrong in the next."""
+    held = opened()
+    one, two = (held.rehearsal.make(seed)[0].args[0].flatten().double() for seed in (1, 2))
+    cosine = float(one @ two / (one.norm() * two.norm()))
+    assert abs(cosine) < 0.2
+    assert torch.equal(one, held.rehearsal.make(1)[0].args[0].flatten().double())
+
+
+def test_how_far_the_oracle_moves_is_measured_for_those_who_need_it() -> None:
+    held = opened()
+    assert held._case(1)[1].later is not None
+    moved = held.conditioned(1)
+    assert moved is not None
+    assert moved is held._case(1)[1]
+    assert moved.outputs[0].change.max > 0
+    assert held.conditioned(1) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -67,3 +68,7 @@ class Expected:
     """False for inputs the task's own `get_inputs` would not make: elements the reference finds NaN are not judged."""
     random: bool = False
     notes: tuple[str, ...] = ()
+    later: Callable[[], Expected] | None = None
+    """The same with `change` and `steps` measured; None where they are. They only ever allow more, and take most of the
+    time: whoever passes without them need not wait for them.
+    """

@@ -22,6 +22,8 @@ from autotriton.judge.program import Leaf
 from autotriton.judge.tolerance import Bounds, bounds, floor_of, slice_bounds
 from autotriton.types import Check
 
+_LUCKY_SHARE = 1e-5
+
 
 @dataclass(frozen=True)
 class Found:
@@ -45,7 +47,8 @@ def compare(expected: Expected, got: list[Leaf], name: str) -> Check:
             inputs=name, passed=False, detail=f"returned {len(got)} values where {len(expected.outputs)} are expected"
         )
     pairs = list(zip(expected.outputs, got, strict=True))
-    return _check(name, [(answer, compare_leaf(answer, leaf, expected.in_domain)) for answer, leaf in pairs])
+    sure = expected.later is not None
+    return _check(name, [(answer, compare_leaf(answer, leaf, expected.in_domain, sure=sure)) for answer, leaf in pairs])
 
 
 def compare_state(expected: Expected, before: dict[str, Tensor], after: dict[str, Tensor], name: str) -> Check:
@@ -60,8 +63,8 @@ def compare_inputs(expected: Expected, before: list[Leaf], after: list[Leaf], na
     return _check_held(expected, held, old, {str(index): leaf for index, leaf in enumerate(after)}, name, "input")
 
 
-def compare_leaf(answer: Answer, got: Leaf, in_domain: bool = True) -> Found:
-    """One leaf: kind first, then content."""
+def compare_leaf(answer: Answer, got: Leaf, in_domain: bool = True, *, sure: bool = False) -> Found:
+    """One leaf: kind first, then content. With `sure`, what passes would pass however far the oracle moves."""
     value = answer.value
     if isinstance(value, Tensor) and isinstance(got, Tensor):
         problem = _kind_problem(answer, value, got)
@@ -69,17 +72,17 @@ def compare_leaf(answer: Answer, got: Leaf, in_domain: bool = True) -> Found:
             return Found(problem)
         if answer.oracle is None:
             return Found(_exact_problem(value, got, answer.tie))
-        return _compare_floats(answer, got, in_domain)
+        return _compare_floats(answer, got, in_domain, sure)
     if type(value) is not type(got):
         return Found(f"is {kind_of(got)} where {kind_of(value)} is expected")
     if isinstance(value, float) and answer.oracle is not None:
         tensor = as_tensor(got)
         assert tensor is not None
-        return _compare_floats(answer, tensor, in_domain)
+        return _compare_floats(answer, tensor, in_domain, sure)
     return Found("" if value == got else f"is another {type(value).__name__} than expected")
 
 
-def _compare_floats(answer: Answer, got: Tensor, in_domain: bool) -> Found:
+def _compare_floats(answer: Answer, got: Tensor, in_domain: bool, sure: bool) -> Found:
     value, oracle = as_tensor(answer.value), answer.oracle
     assert value is not None
     assert oracle is not None
@@ -95,23 +98,35 @@ def _compare_floats(answer: Answer, got: Tensor, in_domain: bool) -> Found:
     if error.rms > min(allowed.rms, allowed.l2):
         text = f"rms error {error.rms:.2e}, allowed {min(allowed.rms, allowed.l2):.2e}"
         return Found(text + hint(answer, got, error), error, allowed)
-    return Found(_slice_problem(answer, got, error), error, allowed)
+    return Found(_slice_problem(answer, got, error, sure), error, allowed)
 
 
-def _slice_problem(answer: Answer, got: Tensor, error: Spread) -> str:
+def _slice_problem(answer: Answer, got: Tensor, error: Spread, sure: bool) -> str:
     """Small rows must not hide behind large ones; rows that are mostly cancellation are left to the other bounds."""
     size, length = answer.size.slices, slice_length(real(got).shape)
     if size is None or error.slices is None:
         return ""
     allowed = slice_bounds(answer, size).clamp_min(floor_of(answer) * math.sqrt(length))
     # Errors of cancelled rows show in the two above; where they were not measured, only clearly large rows are safe.
-    unit = answer.unit if answer.change.slices is None else min(answer.unit, 2.0**-24)
+    measured = sure or answer.change.slices is not None
+    unit = min(answer.unit, 2.0**-24) if measured else answer.unit
     noise = 16 * rounding(unit, answer.length) * answer.size.max * math.sqrt(length)
-    wrong = (error.slices.to(size.device) > allowed) & (size > noise)
-    if not bool(wrong.any()):
+    errors = error.slices.to(size.device)
+    wrong = (errors > allowed) & (size > noise)
+    if not bool(wrong.any()) or _by_luck(wrong, errors, answer):
         return ""
     where = place(int(wrong.nonzero()[0]) * length, got)
     return f"{percent(int(wrong.sum()), wrong)} of the slices are wrong for their own size, first at {where}"
+
+
+def _by_luck(wrong: Tensor, errors: Tensor, answer: Answer) -> bool:
+    """A few slices of very many were spared by the directions their oracle was moved in: one of a million rows of a
+    convolution, nearly all of it cut off by a ReLU, hardly moves where its neighbours do. They are no worse than half
+    of all slices may be.
+    """
+    if int(wrong.sum()) > _LUCKY_SHARE * wrong.numel() or answer.change.slices is None:
+        return False
+    return bool((errors[wrong] <= slice_bounds(answer, torch.zeros_like(errors)).median()).all())
 
 
 def _mismatched_kinds(

@@ -11,6 +11,8 @@ from typing import Any
 
 from triton.runtime.jit import JITFunction
 
+from autotriton.judge.launchers import Types, launched_types
+
 
 class Native:
     """Installed once per process, before the candidate is imported."""
@@ -19,6 +21,8 @@ class Native:
         self.noop = False
         self.counts: Counter[str] = Counter()
         self.kernels: dict[str, dict[str, Any]] = {}
+        self.types: set[Types] = set()
+        """Lists of argument types that were launched with."""
         original = JITFunction.run
         witness = self
 
@@ -33,6 +37,9 @@ class Native:
     def _note(self, function: Any, kernel: Any) -> None:
         name = function.fn.__name__
         self.counts[name] += 1
+        types = launched_types(kernel)
+        if types is not None:
+            self.types.add(types)
         # Registers and spills are known once the kernel is loaded on the device; keep the largest variant.
         spills, registers = getattr(kernel, "n_spills", None), getattr(kernel, "n_regs", None)
         shared = getattr(getattr(kernel, "metadata", None), "shared", None)

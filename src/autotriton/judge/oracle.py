@@ -40,7 +40,7 @@ def expect(
 ) -> Expected:
     """The reference's answer for these inputs, with its oracle. `model` and `inputs` are left untouched.
 
-    Without `conditioned`, how far the oracle moves with its inputs and its steps is not measured.
+    Without `conditioned`, how far the oracle moves with its inputs and its steps is measured when it is asked for.
     """
     trace = Trace()
     taken, given = duplicate(model), inputs.clone()
@@ -51,20 +51,30 @@ def expect(
     described = structure(result)
     del taken, given, result  # large tasks need the room
     notes: list[str] = []
+    way: int | None = None
     if trace.random:
         notes.append("the reference draws random numbers, so it is its own oracle")
         answers = [_own_oracle(answer) for answer in answers]
     else:
-        answers = _with_oracle(program, model, inputs, rng_seed, answers, facts, notes, conditioned)
-    return Expected(
+        way, answers = _with_oracle(program, model, inputs, rng_seed, answers, notes)
+    expected = Expected(
+        (), described, ops=dict(trace.ops), in_domain=in_domain, random=trace.random, notes=tuple(notes)
+    )
+    if way is None:
+        return _with_answers(expected, answers)
+
+    def moved(way: int = way) -> Expected:
+        return _with_answers(expected, _conditioned(program, model, inputs, rng_seed, answers, facts, way))
+
+    return moved() if conditioned else replace(_with_answers(expected, answers), later=moved)
+
+
+def _with_answers(expected: Expected, answers: list[Answer]) -> Expected:
+    return replace(
+        expected,
         outputs=tuple(answer for answer in answers if answer.name.startswith("output")),
-        structure=described,
         state={a.name.removeprefix("state "): a for a in answers if a.name.startswith("state ")},
         inputs={int(a.name.split()[1]): a for a in answers if a.name.startswith("input ")},
-        ops=dict(trace.ops),
-        in_domain=in_domain,
-        random=trace.random,
-        notes=tuple(notes),
     )
 
 
@@ -136,24 +146,31 @@ def _with_oracle(
     inputs: Inputs,
     seed: int,
     answers: list[Answer],
-    facts: _Facts,
     notes: list[str],
-    conditioned: bool,
-) -> list[Answer]:
+) -> tuple[int | None, list[Answer]]:
+    """How the reference runs in fp64, and the answers with what it says there; None where nothing does."""
     floating = [answer for answer in answers if answer.unit > 0.0]
     if not floating:
-        return answers
+        return None, answers
     way, truth = _first_that_works(program, model, inputs, seed, floating)
     if truth is None:
         notes.append("the reference does not run in fp64, so it is its own oracle")
-        return [_own_oracle(answer) for answer in answers]
+        return None, [_own_oracle(answer) for answer in answers]
     if not truth.exact:
         notes.append("the reference keeps part of its work below fp64 even when run in fp64; the oracle is less exact")
     judged = {answer.name: _against(answer, truth.leaves[answer.name]) for answer in floating}
-    del truth
+    return way, [judged.get(answer.name, answer) for answer in answers]
+
+
+def _conditioned(
+    program: Program, model: Model, inputs: Inputs, seed: int, answers: list[Answer], facts: _Facts, way: int
+) -> list[Answer]:
+    """The answers with how far the oracle moves."""
+    floating = [answer for answer in answers if answer.oracle is not None]
+    judged = {answer.name: answer for answer in floating}
     few = sum(answer.value.numel() for answer in floating if isinstance(answer.value, Tensor)) < SLICE
     names = list(judged)
-    for attempt in range(_TRIES if conditioned else 0):
+    for attempt in range(_TRIES):
         if attempt and not few and not any(map(sensitive, judged.values())):
             break
         given = (max(facts.unit, 2.0**-52), seed + 1 + attempt, facts.trace.truncates)

@@ -10,6 +10,7 @@ import shutil
 import tempfile
 import threading
 import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from autotriton.judge import sandbox
 from autotriton.judge.channel import Channel, ChannelError
 from autotriton.judge.floor import Floor
 from autotriton.judge.forks import ForkServer, Process
+from autotriton.judge.launchers import Launchers
 from autotriton.judge.references import References
 from autotriton.judge.sandbox.limits import Limits
 from autotriton.machine import describe
@@ -54,6 +56,7 @@ class Processes:
         self.stuck_total = 0
         self._seeding = threading.Lock()
         self._seed_folder: str | None = None
+        self._launchers: Launchers | None = None
         self._gpu: Gpu | None = None
         self._gpu_known = False
 
@@ -131,7 +134,17 @@ class Processes:
                     path = Path(self._seed_folder, name)
                     path.parent.mkdir(parents=True, exist_ok=True)
                     path.write_bytes(base64.b64decode(content))
+                self._launchers = Launchers(self._builder, Path(self._seed_folder))
         return self._seed_folder
+
+    def launched(self, types: Iterable[Sequence[Any]]) -> None:
+        """Lists of argument types a candidate's kernels were launched with: the next candidate finds them built."""
+        if self._launchers is not None:
+            self._launchers.want(types)
+
+    def _builder(self) -> Process:
+        limits = Limits(deadline_s=24 * 3600, allow_processes=True)
+        return self.server(interpret=False).spawn("launchers", limits)
 
     def device(self, wanted: str) -> str:
         """cpu or cuda, for `auto`, `cpu` or `cuda`."""
@@ -168,6 +181,8 @@ class Processes:
             self._closed = True
             servers = list(self._servers.values())
             self._servers.clear()
+        if self._launchers is not None:
+            self._launchers.close()
         self.references.close()
         for server in servers:
             server.close()

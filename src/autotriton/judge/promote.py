@@ -128,17 +128,18 @@ class Noise:
         unit = self.unit if unit is None else unit
         if not tensor.is_floating_point() or (self.keep_whole and bool((tensor == tensor.round()).all())):
             return tensor
+        # Whole numbers from -127 to 127 have the variance 127 * 128 / 3, and take an eighth of fp64's room.
+        scale = unit / math.sqrt(127 * 128 / 3)
         if not tensor.is_contiguous():
-            factor = self._factor(tensor, unit)
-            return tensor * factor if overlaps(tensor.shape, tensor.stride()) else tensor.mul_(factor)
+            drawn = self._drawn(tensor).to(tensor.dtype)
+            if overlaps(tensor.shape, tensor.stride()):
+                return torch.addcmul(tensor, tensor, drawn, value=scale)
+            return tensor.addcmul_(tensor, drawn, value=scale)
         flat = tensor.view(-1)
         for start, stop in spans(flat.numel(), 1):  # a large tensor gets its noise in pieces
-            flat[start:stop].mul_(self._factor(flat[start:stop], unit))
+            piece = flat[start:stop]
+            piece.addcmul_(piece, self._drawn(piece).to(piece.dtype), value=scale)
         return tensor
-
-    def _factor(self, tensor: Tensor, unit: float) -> Tensor:
-        # Whole numbers from -127 to 127 have the variance 127 * 128 / 3, and take an eighth of fp64's room.
-        return self._drawn(tensor).to(torch.float64).mul_(unit / math.sqrt(127 * 128 / 3)).add_(1.0)
 
     def _drawn(self, tensor: Tensor) -> Tensor:
         shape = tensor.shape
@@ -161,11 +162,11 @@ class Rounding(Noise):
 
     def _drawn(self, tensor: Tensor) -> Tensor:
         salt = int(torch.randint(2**62, (), generator=self._generator(tensor.device), device=tensor.device))
-        mixed = tensor.contiguous().view(torch.int64) ^ salt
+        mixed = tensor.contiguous().view(torch.int64).reshape(-1) ^ salt
         for factor in _MIXERS:
-            mixed = mixed * factor
+            mixed *= factor
             mixed ^= mixed >> 32
-        return (mixed >> 40).to(torch.int8).clamp_(min=-127)
+        return mixed.view(torch.int8).view(-1, 8)[:, 5].clamp(min=-127).view(tensor.shape)
 
 
 class Steps(EagerMode):  # type: ignore[no-untyped-call]

@@ -20,6 +20,7 @@ class _Evidence(BaseModel):
 
     launches: dict[str, int] = {}
     kernels: dict[str, _Resources] = {}
+    types: list[list[str]] = []
     described: list[dict[str, Any]] = []
     blocked: list[tuple[str, int | None]] = []
     violations: list[str] = []

@@ -152,7 +152,8 @@ class Contest:
                 warmed = beside.submit(bench.ask, {"do": "time", "phase": "warm", **self._fill(bench)})
                 if "autotune" in self.trial.code:
                     warmed.result()
-            self._warm_up_baselines()
+            if not self.candidate.blocks:  # the reference's process stays the same, and warm
+                self._warm_up_baselines()
             self.candidate.peak_bytes = int(warmed.result()["peak_bytes"])
 
     def _warm_up_baselines(self) -> None:

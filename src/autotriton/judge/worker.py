@@ -288,6 +288,7 @@ class Session:
             found["described"] = list(witness.launches.values())[:64]
         else:
             found["kernels"] = witness.kernels
+            found["types"] = sorted(witness.types)[:64]
         return found
 
     def _synchronize(self) -> None:

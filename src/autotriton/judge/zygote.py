@@ -24,7 +24,7 @@ from autotriton.judge.sandbox.limits import Limits
 
 def _roles() -> dict[str, Callable[[socket.socket], None]]:
     """What a forked process can be. Imported here so that every module is loaded before the first fork."""
-    from autotriton.judge import compiling, processes, reference, survey, worker
+    from autotriton.judge import compiling, launchers, processes, reference, survey, worker
     from autotriton.judge.sandbox import probes
     from autotriton.judge.scripts import official, replay
     from autotriton.judge.scripts import reference as gold
@@ -40,6 +40,7 @@ def _roles() -> dict[str, Callable[[socket.socket], None]]:
         "probe": probes.main,
         "device": processes.device_main,
         "seed": processes.seed_main,
+        "launchers": launchers.main,
     }
 
 
