@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from autotriton.judge import rules
-from autotriton.judge.scripts.parts import SEPARATOR, entries, script, split
+from autotriton.judge.scripts.parts import SEPARATOR, borrowed, completed, entries, script, split
 from autotriton.types import Policy, Severity
 
 KERNEL = """import torch
@@ -66,3 +66,16 @@ def test_every_entry_must_be_defined_and_one_must_reach_a_kernel() -> None:
     assert errors(KERNEL, ("helper",)) == ["no-reachable-kernel"]
     assert errors(KERNEL, ("clear", "missing")) == ["no-entry"]
     assert errors(KERNEL, ()) == []
+
+
+def test_code_borrows_those_imports_of_the_test_that_it_uses_and_does_not_bind() -> None:
+    test = "import os, torch\nimport torch.nn.functional as F\nfrom math import pi, tau\ndef test():\n    import re\n"
+    assert borrowed("def f(x):\n    return torch.add(x, tau)\n", test) == "import torch\nfrom math import tau"
+    assert borrowed("import torch as F\ndef f(os, pi=1):\n    return F, os, pi, re\n", test) == ""
+    assert completed("x = 1\n", test) == "x = 1\n"
+    assert borrowed("def f(:\n", test) == ""
+
+
+def test_rules_read_what_is_borrowed() -> None:
+    code = KERNEL.replace("    return x.shape", "    return sp.gamma(x)")
+    assert errors(completed(code, "import scipy as sp\n"), ("clear", "helper")) == ["import"]

@@ -20,6 +20,7 @@ from autotriton.judge.processes import Processes
 from autotriton.judge.scripts import trial
 from autotriton.judge.scripts.official import Ran
 from autotriton.judge.scripts.official import run as run_script
+from autotriton.judge.scripts.opening import Faulted, ScriptClient, open_reference
 from autotriton.judge.scripts.parts import script, split
 from autotriton.judge.trial import Decided, Trial
 from autotriton.types import Official, Task, Verdict
@@ -39,9 +40,11 @@ class _Entry:
     """One task's gold process. `lock` is held while it is being started."""
 
     lock: threading.Lock
-    client: trial.ScriptClient | None = None
+    client: ScriptClient | None = None
     failure: AutoTritonError | None = None
     users: int = 0
+    settles: bool = True
+    """Until that has cost a process its device."""
 
 
 class ScriptCourt:
@@ -71,16 +74,22 @@ class ScriptCourt:
     def judge(self, task: Task, code: str) -> Finding:
         """Both protocols for one candidate. Raises JudgeError when we break, never for the candidate."""
         outcome = self.official(task, code)
+        try:
+            try:
+                return Finding(self._checked(task, code), outcome)
+            except Faulted:  # while it was run again to be sure; the next process of it is not
+                return Finding(self._checked(task, code), outcome)
+        except TaskError as error:
+            return Finding(None, outcome, str(error))
+
+    def _checked(self, task: Task, code: str) -> Verdict:
         one = Trial(task, code, self.options, self.processes)
         try:
             trial.gate(one)
             with one.stage("reference"), self._reference(task) as client:
-                verdict = trial.judge(one, client, self.device)
+                return trial.judge(one, client, self.device)
         except Decided as decided:
-            return Finding(one.verdict(decided.outcome, decided.tier, decided.message), outcome)
-        except TaskError as error:
-            return Finding(None, outcome, str(error))
-        return Finding(verdict, outcome)
+            return one.verdict(decided.outcome, decided.tier, decided.message)
 
     # --- official -----------------------------------------------------------------------------------------
 
@@ -112,13 +121,18 @@ class ScriptCourt:
     # --- the gold's processes -----------------------------------------------------------------------------
 
     @contextmanager
-    def _reference(self, task: Task) -> Iterator[trial.ScriptClient]:
+    def _reference(self, task: Task) -> Iterator[ScriptClient]:
         with self._lock:
             entry = self._entries.setdefault(task.hash, _Entry(threading.Lock()))
             self._entries.move_to_end(task.hash)
             entry.users += 1
+        client = None
         try:
-            yield self._opened(task, entry)
+            client = self._opened(task, entry)
+            yield client
+        except Faulted:
+            self._forget(entry, client)
+            raise
         except (TaskError, ChannelError) as error:  # the gold's process failed, and would for the next candidate too
             with entry.lock:
                 entry.failure = entry.failure or TaskError(str(error))
@@ -128,14 +142,26 @@ class ScriptCourt:
                 entry.users -= 1
             self._trim()
 
-    def _opened(self, task: Task, entry: _Entry) -> trial.ScriptClient:
+    def _forget(self, entry: _Entry, client: ScriptClient | None) -> None:
+        """The next one gets another process, unless somebody has started one already."""
+        with entry.lock:
+            if client is not None and entry.client is client:
+                entry.client, entry.settles = None, False
+                client.process.end()
+
+    def _opened(self, task: Task, entry: _Entry) -> ScriptClient:
         with entry.lock:
             if entry.failure is not None:
                 raise entry.failure
             if entry.client is None:
                 try:
-                    entry.client = trial.open_reference(
-                        self.processes, task, self.device, seed=self.seed, timeout_s=self.options.timeout_s
+                    entry.client = open_reference(
+                        self.processes,
+                        task,
+                        self.device,
+                        seed=self.seed,
+                        timeout_s=self.options.timeout_s,
+                        settles=entry.settles,
                     )
                 except TaskError as error:
                     entry.failure = error

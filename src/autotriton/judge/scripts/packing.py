@@ -120,10 +120,11 @@ def _bytes_of(tensor: torch.Tensor) -> torch.Tensor:
     return flat.set_(tensor.untyped_storage()).clone()
 
 
-def read(memory: torch.Tensor, piece: Piece) -> torch.Tensor:
+def read(memory: torch.Tensor, piece: Piece, start: int = 0) -> torch.Tensor:
+    """The tensor, where its storage's bytes begin at `start` of the memory."""
     dtype = getattr(torch, piece.dtype)
     tensor = torch.empty(0, dtype=dtype, device=memory.device)
-    return tensor.set_(memory.untyped_storage(), piece.offset // dtype.itemsize, piece.shape, piece.stride)
+    return tensor.set_(memory.untyped_storage(), (start + piece.offset) // dtype.itemsize, piece.shape, piece.stride)
 
 
 def _repeats(tensor: torch.Tensor) -> bool:
@@ -151,3 +152,14 @@ def replaced(value: Any, change: Callable[[Any], Any]) -> Any:
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*(replaced(item, change) for item in value))
     return change(value)
+
+
+def bound(path: str, kind: str, resolve: Callable[[str], Any], on: Any) -> Callable[..., Any]:
+    """The callable a recorded call goes to."""
+    if path.startswith("."):
+        method: Callable[..., Any] = getattr(on, path[1:])
+        return method
+    target = resolve(path)
+    if kind == "launch":
+        return lambda grid, *args, **kwargs: target[grid](*args, **kwargs)
+    return target  # type: ignore[no-any-return]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import warnings
 
 from autotriton.syntax import parse_source
@@ -31,6 +32,53 @@ def entries(source: str) -> tuple[str, ...]:
     own = _bound(test.body)
     used = dict.fromkeys(node.id for node in ast.walk(test) if isinstance(node, ast.Name))
     return tuple(name for name in used if name in defined and name not in own)
+
+
+def borrowed(code: str, test: str) -> str:
+    """The test's top-level imports of names that the code uses and binds nowhere, as lines to put below it.
+
+    In one script with its test such code runs; so it must where the two are apart.
+    """
+    try:
+        tree = _parse(code)
+    except (SyntaxError, ValueError):
+        return ""
+    free = _free(tree)
+    lines = []
+    for node in _parse(test).body:
+        if isinstance(node, ast.Import | ast.ImportFrom) and getattr(node, "module", "") != "__future__":
+            wanted = [name for name in node.names if (name.asname or name.name.partition(".")[0]) in free]
+            if wanted:
+                kept = ast.Import(wanted) if isinstance(node, ast.Import) else _from(node, wanted)
+                lines.append(ast.unparse(kept))
+    return "\n".join(dict.fromkeys(lines))
+
+
+def completed(code: str, test: str) -> str:
+    """The code with what it borrows below it; its own lines keep their numbers."""
+    lines = borrowed(code, test)
+    return f"{code}\n{lines}\n" if lines else code
+
+
+def _from(node: ast.ImportFrom, names: list[ast.alias]) -> ast.ImportFrom:
+    return ast.ImportFrom(node.module, names, node.level)
+
+
+def _free(tree: ast.Module) -> set[str]:
+    """Names read somewhere and bound nowhere in the file."""
+    read, bound = set[str](), set(dir(builtins))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            (read if isinstance(node.ctx, ast.Load) else bound).add(node.id)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            bound.add(node.name)
+        elif isinstance(node, ast.arg):
+            bound.add(node.arg)
+        elif isinstance(node, ast.alias):
+            bound.add(node.asname or node.name.partition(".")[0])
+        elif isinstance(node, ast.ExceptHandler) and node.name:
+            bound.add(node.name)
+    return read - bound
 
 
 def _parse(text: str) -> ast.Module:

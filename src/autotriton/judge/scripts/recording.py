@@ -14,7 +14,8 @@ from __future__ import annotations
 import inspect
 import linecache
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FunctionType, ModuleType
 from typing import Any
@@ -24,7 +25,7 @@ import torch
 from autotriton.errors import TaskError
 from autotriton.judge.program import seed_everything
 from autotriton.judge.scripts.packing import Handle, Named, Pieces, Place, pack, replaced
-from autotriton.judge.scripts.parts import split
+from autotriton.judge.scripts.parts import completed, split
 
 FILENAME, TEST_FILENAME = "<gold>", "<test>"
 MOST_CALLS = 200
@@ -63,7 +64,7 @@ class Recorder:
         self.calls: list[Call] = []
         self.name, self.seed = name, seed
         implementation, test = split(source)
-        self.gold = self._module("gold", implementation, FILENAME)
+        self.gold = self._module("gold", completed(implementation, test), FILENAME)
         self._made: dict[int, int] = {}
         self._own = {id(value): key for key, value in vars(self.gold).items() if self._is_own(value)}
         self._run_test(test)
@@ -91,9 +92,9 @@ class Recorder:
         scope["__name__"] = "__main__"
         itself = sys.modules[self.name] = ModuleType(self.name)  # some tests import their own file by its name
         vars(itself).update(scope)
-        _mix_seeds(self.seed)
         seed_everything(self.seed)
-        self._foreign(lambda: exec(compile(text, TEST_FILENAME, "exec"), scope), "its test")
+        with _mixed_seeds(self.seed):
+            self._foreign(lambda: exec(compile(text, TEST_FILENAME, "exec"), scope), "its test")
         for call in self.calls:
             call.inputs.close()
 
@@ -310,8 +311,18 @@ def _differentiable(leaf: Any) -> bool:
     return isinstance(leaf, torch.Tensor) and leaf.requires_grad
 
 
-def _mix_seeds(secret: int) -> None:
-    """A seed written in the test is known to everybody; mixed with ours it is not."""
-    for owner, name in ((torch, "manual_seed"), (torch.cuda, "manual_seed"), (torch.cuda, "manual_seed_all")):
-        original = getattr(owner, name)
+@contextmanager
+def _mixed_seeds(secret: int) -> Iterator[None]:
+    """A seed written in the test is known to everybody; mixed with ours it is not.
+
+    Only while the test runs: when calls are repeated, gold and candidate must draw the same numbers from one seed.
+    """
+    owners = ((torch, "manual_seed"), (torch.cuda, "manual_seed"), (torch.cuda, "manual_seed_all"))
+    originals = [(owner, name, getattr(owner, name)) for owner, name in owners]
+    for owner, name, original in originals:
         setattr(owner, name, lambda seed, original=original: original((int(seed) ^ (secret << 1)) % 2**63))
+    try:
+        yield
+    finally:
+        for owner, name, original in originals:
+            setattr(owner, name, original)

@@ -21,11 +21,12 @@ from autotriton.judge.native import Native
 from autotriton.judge.program import Leaf
 from autotriton.judge.reference import _alias_problem, _failed, _shape_of
 from autotriton.judge.scripts import devices
+from autotriton.judge.scripts.memory import ZEROS, band_byte, lay_out, strayed
 from autotriton.judge.scripts.packing import Pieces
 from autotriton.judge.scripts.recording import FILENAME, Call, Recorder
 from autotriton.judge.scripts.results import as_bytes, widened
+from autotriton.judge.scripts.running import Fault
 from autotriton.judge.scripts.truth import Truth, Truths
-from autotriton.judge.watching import Ranges
 from autotriton.types import Check
 
 _SLACK_BYTES = 1 << 20
@@ -49,6 +50,8 @@ def main(control: socket.socket) -> None:
             else:
                 assert reference is not None
                 answer, descriptors = reference.answer(request)
+        except Fault as error:
+            answer = {"fault": str(error)}
         except TaskError as error:
             answer = {"task_error": str(error)}
         except Exception as error:  # noqa: BLE001 - the gold file is foreign code: whatever it raises is one line
@@ -67,13 +70,12 @@ class ScriptReference:
         if self.device == "cpu":
             devices.install()
         self.recorder = Recorder(source, str(request["name"]), seed)
-        self.truths = Truths(self.recorder, source, self.device, seed, self._launches)
+        self.truths = Truths(self.recorder, source, self.device, seed, self.witness)
+        self.truths.quiet = frozenset(map(int, request["quiet"]))
+        self.truths.settles = bool(request["settles"])
+        for number in request["left_out"]:
+            self.calls[number].cannot = "the gold ends its own process when it is repeated"
         self.sessions: dict[int, ScriptSession] = {}
-
-    def _launches(self) -> int:
-        if isinstance(self.witness, Interpreter):
-            self.witness.ranges = Ranges()
-        return sum(self.witness.counts.values())
 
     @property
     def calls(self) -> list[Call]:
@@ -95,6 +97,12 @@ class ScriptReference:
         return {"calls": listed}
 
     def answer(self, request: dict[str, Any]) -> tuple[dict[str, Any], tuple[int, ...]]:
+        if request["do"] == "truth":
+            call = int(request["call"])
+            if self.calls[call].cannot is None:
+                strays = [t.strays or t.breaks for t in (self.truths.get(call, 0), self.truths.get(call, 1)) if t]
+                return {"strays": any(strays)}, ()
+            return {"strays": False}, ()
         do, number = str(request["do"]), int(request["session"])
         if do == "session":
             session = self.sessions[number] = ScriptSession(self)
@@ -109,6 +117,8 @@ class ScriptReference:
             return session.fill(request), ()
         try:
             return session.check(request), ()
+        except Fault:
+            raise
         except Exception as error:  # noqa: BLE001 - the description is the candidate's: it must not cost others the gold
             return _failed(f"call {request['call']}", f"cannot be compared: {type(error).__name__}"), ()
 
@@ -124,16 +134,17 @@ class ScriptSession:
             if call.cannot is not None:
                 continue
             grads = call.grads.storages if call.grads is not None else []
-            in_size = max(in_size, arena.lay_out([*call.inputs.storages, *grads])[1])
-            # Both cases now: once a candidate's process runs, its deadline does too.
+            in_size = max(in_size, lay_out([*call.inputs.storages, *grads])[1])
+            # Known since the gold was opened: once a candidate's process runs, its deadline does too.
             for truth in (reference.truths.get(number, 0), reference.truths.get(number, 1)):
                 values = [answer.value for answer in truth.expected.outputs] if truth is not None else []
                 out_size = max(out_size, arena.lay_out([v for v in values if isinstance(v, torch.Tensor)])[1])
                 operators |= {base(name) for name in truth.expected.ops} if truth is not None else set()
         self.helpers = sorted(HELPERS - operators)
-        self.inputs = arena.create(in_size + _SLACK_BYTES, reference.device)
+        self.inputs = arena.create(max(in_size, _SLACK_BYTES), reference.device)
         self.outputs = arena.create(out_size + _SLACK_BYTES, reference.device)
         self.slots: list[arena.Slot] = []
+        self.kind = 0
 
     def describe(self) -> dict[str, Any]:
         sizes = [self.inputs.bytes.numel(), self.outputs.bytes.numel()]
@@ -147,8 +158,9 @@ class ScriptSession:
             return {"call": None}
         grads = call.grads or Pieces()
         memory = [*truth.inputs.storages, *grads.storages]
-        self.slots, _ = arena.lay_out(memory)
-        self.inputs.bytes.fill_(arena.GUARD_PATTERN)
+        self.slots, _ = lay_out(memory)
+        self.kind = ZEROS if number in self.reference.truths.quiet else 0
+        self.inputs.bytes.fill_(band_byte(self.kind))
         self.outputs.bytes.fill_(arena.GUARD_PATTERN)
         for slot, storage in zip(self.slots, memory, strict=True):
             arena.store(self.inputs, slot, storage)
@@ -170,7 +182,9 @@ class ScriptSession:
             ],
             "grads": [slot.to_json() for slot in grads.slots(self.slots[count:])],
             "backward": call.grads is not None,
-            "rng_seed": self.reference.truths.seed,
+            "rng_seed": self.reference.truths.runner.drawing_seed,
+            "quiet": self.kind == ZEROS,
+            "breaks": truth.breaks,
         }
 
     def check(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -183,20 +197,22 @@ class ScriptSession:
             got = [self._leaf(leaf) for leaf in answer["leaves"]]
         except (ValueError, KeyError, TypeError) as error:
             return _failed(name, f"the returned description is malformed: {error}")
-        expected = truth.expected
+        found = self._found(call, truth, answer, got, name)
+        if not found.passed and request["settle"] and self.reference.truths.settle(number, case):
+            truth = self.reference.truths.get(number, case)
+            assert truth is not None
+            found = self._found(call, truth, answer, got, name)
+        return {"check": found.model_dump(mode="json"), "unjudged": truth.unjudged, **self._about(number, truth)}
+
+    def _found(self, call: Call, truth: Truth, answer: dict[str, Any], got: list[Leaf], name: str) -> Check:
+        expected, found = truth.expected, Check(inputs=name, passed=True)
         if not isinstance(call.result, torch.nn.Module) and call.kind != "make":
             if answer["structure"] != expected.structure:
                 text = f"returned {_shape_of(answer['structure'])}, expected {_shape_of(expected.structure)}"
-                return _failed(name, text)
-            found = self._values(expected, got, name, judged=not truth.unjudged)
-            if not found.passed:
-                return {"check": found.model_dump(mode="json")}
-        else:
-            found = Check(inputs=name, passed=True)
-        problem = self._side_effects(truth, answer)
-        if problem:
-            found = found.model_copy(update={"passed": False, "detail": problem})
-        return {"check": found.model_dump(mode="json"), "unjudged": truth.unjudged, **self._about(number, truth)}
+                return Check(inputs=name, passed=False, detail=text)
+            found = self._values(truth, got, name)
+        problem = self._side_effects(truth, answer) if found.passed else ""
+        return found.model_copy(update={"passed": False, "detail": problem}) if problem else found
 
     def _about(self, number: int, truth: Truth) -> dict[str, Any]:
         """Whether the gold does any work in this call, and whether the answer depends on what it is given."""
@@ -208,9 +224,11 @@ class ScriptSession:
             depends = any(_differ(one.value, two.value) for one, two in pairs if not one.aliases)
         return {"works": truth.works, "depends": depends and bool(fresh or truth.expected.inputs)}
 
-    def _values(self, expected: Expected, got: list[Leaf], name: str, *, judged: bool) -> Check:
+    def _values(self, truth: Truth, got: list[Leaf], name: str) -> Check:
+        expected, judged = truth.expected, not truth.unjudged
         got = [leaf.contiguous() if isinstance(leaf, torch.Tensor) else leaf for leaf in got]
         if len(got) == len(expected.outputs):
+            got = [truth.determined(answer.name, leaf) for answer, leaf in zip(expected.outputs, got, strict=True)]
             for answer, leaf in zip(expected.outputs, got, strict=True):
                 problem = _loose_problem(answer, leaf, judged)
                 if problem:
@@ -237,7 +255,7 @@ class ScriptSession:
                 continue
             if truth.unjudged:
                 continue
-            wanted_value, now = wanted.value, widened(now)
+            wanted_value, now = wanted.value, truth.determined(wanted.name, widened(now))
             assert isinstance(wanted_value, torch.Tensor)
             problem = _loose_problem(wanted, now.contiguous(), True)
             if not problem and not _settled(wanted, now, True):
@@ -247,9 +265,8 @@ class ScriptSession:
                 problem = found.problem
             if problem:
                 return f"argument {index} after the call: {problem}"
-        for start, end in arena.guards(self.slots, self.inputs.bytes.numel()):
-            if end > start and not bool((self.inputs.bytes[start:end] == arena.GUARD_PATTERN).all()):
-                return "memory next to an input was written: a store runs past the end of a tensor"
+        if not truth.strays and strayed(self.inputs.bytes, self.slots, self.kind):
+            return "memory next to an input was written: a store runs past the end of a tensor"
         return _alias_problem(truth.expected, answer["aliases"])
 
     def _synchronize(self) -> None:

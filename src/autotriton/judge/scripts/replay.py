@@ -13,11 +13,12 @@ import torch
 from autotriton.judge import arena, blocking
 from autotriton.judge.channel import Channel, ChannelError
 from autotriton.judge.interpreting import Interpreter
+from autotriton.judge.program import seed_everything
 from autotriton.judge.scripts import devices
-from autotriton.judge.scripts.packing import Handle, Named, Place, replaced, unpack
+from autotriton.judge.scripts.memory import ZEROS, Fences, salt
+from autotriton.judge.scripts.packing import Handle, Named, Place, bound, replaced, unpack
 from autotriton.judge.scripts.results import gradients, portable
-from autotriton.judge.scripts.truth import bound
-from autotriton.judge.watching import Watch
+from autotriton.judge.scripts.tuning import Tuning
 from autotriton.judge.worker import FILENAME, CandidateError, Session, describe_error, load_module
 
 
@@ -48,11 +49,14 @@ class Replay(Session):
         super().__init__(request, descriptors)
         self.objects: dict[int, Any] = {}
         self.state_names: dict[str, torch.Tensor] = {}
+        self.tuning: Tuning | None = None
 
     def load(self, request: dict[str, Any]) -> dict[str, Any]:
         if self.device == "cpu":
             devices.install()
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+        if self.device == "cuda" and "autotune" in request["code"]:
+            self.tuning = Tuning()
         self.module = load_module(str(request["code"]))
         missing = [name for name in request["entries"] if not hasattr(self.module, name)]
         if missing:
@@ -62,8 +66,22 @@ class Replay(Session):
         return {"loaded": True}
 
     def run(self, request: dict[str, Any]) -> dict[str, Any]:
-        """One call on the arena's current content."""
+        """One call on the arena's current content.
+
+        Tuning runs every configuration over the same tensors: after it, the call is made again on what was given.
+        """
         self.inputs.pull()
+        if self.tuning is None:
+            return self._once(request)
+        given, earlier, self.tuning.count = self.inputs.bytes.clone(), self.previous, 0
+        answer = self._once(request)
+        if not self.tuning.count:
+            return answer
+        self.inputs.bytes.copy_(given)
+        self.previous = earlier
+        return self._once(request)
+
+    def _once(self, request: dict[str, Any]) -> dict[str, Any]:
         memory = [arena.Slot.from_json(slot) for slot in request["memory"]]
         slots = {number: arena.Slot.from_json(given[0]) for number, given in enumerate(request["inputs"])}
         tensors = [self._tensor(slot, *request["inputs"][number][1:]) for number, slot in slots.items()]
@@ -71,11 +89,13 @@ class Replay(Session):
             tensors = [tensor.detach().clone().requires_grad_(tensor.requires_grad) for tensor in tensors]
         # Backward may write into the gradient it is given, and return it.
         grads = [arena.view(self.inputs, arena.Slot.from_json(slot)).clone() for slot in request["grads"]]
-        self.watch = Watch(int(request["poison"]), count_cost=self.policy == "mixed")
+        kind = ZEROS if request["quiet"] else int(request["poison"])
+        salt(self.device, kind)
+        self.watch = Fences(kind, count_cost=self.policy == "mixed")
         self._prepare(request, memory)
         self._load_states(request["states"], tensors)
         function, value = self._prepared(request, tensors)
-        torch.manual_seed(int(request["rng_seed"]))
+        seed_everything(int(request["rng_seed"]))
         with torch.enable_grad() if request["with_grad"] else torch.no_grad(), self.watch:
             result = function(*value[0], **value[1])
             back = gradients(result, tensors, grads) if request["backward"] else None

@@ -8,71 +8,17 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar
 
-from autotriton.errors import TaskError
 from autotriton.judge import rules
 from autotriton.judge.blocking_names import is_compute
-from autotriton.judge.channel import ChannelError
-from autotriton.judge.floor import Floor
-from autotriton.judge.forks import Process
-from autotriton.judge.processes import Processes
-from autotriton.judge.references import ReferenceClient, _died, _raise_if_error
-from autotriton.judge.sandbox.limits import Limits
-from autotriton.judge.scripts.parts import entries
+from autotriton.judge.scripts.opening import ScriptClient
+from autotriton.judge.scripts.parts import completed, entries, split
 from autotriton.judge.trial import Bench, Decided, Trial, candidate_limits
-from autotriton.types import Check, Outcome, Policy, Severity, Task, Tier, Verdict
+from autotriton.types import Check, Outcome, Policy, Severity, Tier, Verdict
 
-_GOLD_RUNS = 8
-"""How often the gold is run for the answers, and two to spare."""
 _MOST_EMPTIED = 12
 """Calls repeated with every launch a no-op."""
-
-
-class ScriptClient(ReferenceClient):
-    """The parent's handle on one gold file's process."""
-
-    def __init__(self, process: Process, about: dict[str, Any], timeout_s: float, floor: Floor) -> None:
-        super().__init__(process, about, None, floor)
-        self.timeout_s = timeout_s
-
-    def _receive(self) -> tuple[dict[str, Any], list[int]]:
-        return _received(self.process, self.timeout_s)
-
-
-def open_reference(processes: Processes, task: Task, device: str, *, seed: int, timeout_s: float) -> ScriptClient:
-    """Start the gold's process and let it run the gold's test. Raises TaskError where that does not work here."""
-    limits = Limits(
-        deadline_s=24 * 3600,
-        memory_bytes=(16 if device == "cpu" else 64) << 30,
-        devices=device == "cuda",
-        allow_processes=True,
-        disk_bytes=4 << 30,
-        processes=256,
-        triton_seed=processes.triton_seed() if device == "cuda" else None,
-    )
-    start = partial(processes.server(interpret=device == "cpu").spawn, "script-reference", limits)
-    process = processes.floor.admit(start) if device == "cuda" else start()
-    try:
-        process.channel.send({"do": "open", "source": task.source, "name": task.id, "device": device, "seed": seed})
-        about, _ = _received(process, timeout_s)
-    except Exception:
-        process.end()
-        raise
-    return ScriptClient(process, about, _GOLD_RUNS * timeout_s, processes.floor)
-
-
-def _received(process: Process, timeout_s: float) -> tuple[dict[str, Any], list[int]]:
-    try:
-        answer, descriptors = process.channel.receive(timeout_s)
-    except ChannelError as error:
-        if "in time" in str(error):
-            process.end()
-            raise TaskError(f"the gold file takes longer than {timeout_s:g} s here") from error
-        raise _died(process) from error
-    _raise_if_error(answer)
-    return answer, descriptors
 
 
 def gate(trial: Trial) -> None:
@@ -82,7 +28,8 @@ def gate(trial: Trial) -> None:
             raise Decided(Outcome.NO_CODE, Tier.RULES, "the candidate holds no code")
         if trial.options.trust_candidate:
             return
-        trial.findings += rules.scan(trial.code, trial.options.policy, entries(trial.task.source))
+        code = completed(trial.code, split(trial.task.source)[1])
+        trial.findings += rules.scan(code, trial.options.policy, entries(trial.task.source))
         errors = [finding for finding in trial.findings if finding.severity is Severity.ERROR]
         if errors:
             where = f"line {errors[0].line}: " if errors[0].line else ""
@@ -110,7 +57,7 @@ def judge(trial: Trial, client: ScriptClient, device: str) -> Verdict:
     finally:
         for descriptor in descriptors:
             os.close(descriptor)
-        client.ask("close", number)
+        client.leave(number)
     count = len({check.inputs.partition("#")[0] for check in trial.checks})
     return trial.verdict(Outcome.CORRECT, tier, f"every value of {count} replayed calls is right")
 
@@ -120,12 +67,13 @@ class ScriptBench(Bench):
     """A candidate's process at work on the calls of one gold's test."""
 
     RUNNING: ClassVar[str] = "when it was called"
+    reference: ScriptClient
 
     def load(self, interpret: bool, session: dict[str, Any], descriptors: list[int]) -> None:
         options = self.trial.options
         request = {
             "do": "load",
-            "code": self.trial.code,
+            "code": completed(self.trial.code, split(self.trial.task.source)[1]),
             "device": self.device,
             "policy": "trusted" if options.trust_candidate else str(options.policy),
             "interpret": interpret,
@@ -139,6 +87,7 @@ class ScriptBench(Bench):
         calls = self.reference.about["calls"]
         usable = self._usable(calls)
         self._note_coverage(calls, usable)
+        self.trial.notes += self.reference.notes
         launched, unjudged, about = 0, [], {}
         with self.trial.stage("cases"):
             for case in (0, 1):
@@ -180,7 +129,7 @@ class ScriptBench(Bench):
             return self._raising(request, number, call)
         answer = self.ask(request)
         self._absorb(answer)
-        self.raise_on_evidence(answer)
+        self.raise_on_evidence({**answer, "broken_fences": 0} if filled["breaks"] else answer)
         found = self._checked(number, case, answer)
         check = Check.model_validate(found["check"])
         self.trial.checks.append(check)
@@ -195,9 +144,10 @@ class ScriptBench(Bench):
             "depends": found.get("depends", False),
         }
 
-    def _checked(self, number: int, case: int, answer: dict[str, Any]) -> dict[str, Any]:
+    def _checked(self, number: int, case: int, answer: dict[str, Any], *, settle: bool = True) -> dict[str, Any]:
+        """`settle`: the gold is run again before this answer is found wrong."""
         kept = {key: answer.get(key) for key in ("leaves", "structure", "aliases")}
-        return self.reference.ask("check", self.session, call=number, case=case, answer=kept)
+        return self.reference.ask("check", self.session, call=number, case=case, answer=kept, settle=settle)
 
     def _raising(self, request: dict[str, Any], number: int, call: dict[str, Any]) -> dict[str, Any] | None:
         """The gold refuses these arguments; so must the candidate."""
@@ -269,6 +219,6 @@ class ScriptBench(Bench):
             if decided.outcome in (Outcome.CRASHED, Outcome.TIMED_OUT):
                 raise
             return  # it broke, as it should
-        if self._checked(number, case, answer)["check"]["passed"]:
+        if self._checked(number, case, answer, settle=False)["check"]["passed"]:
             text = f"call {number + 1}, `{call['path']}`: the answer stays right when no kernel runs"
             raise Decided(Outcome.NO_WORK, self.tier, f"{text}: it does not come from the Triton kernels")
