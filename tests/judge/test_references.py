@@ -13,7 +13,15 @@ from autotriton.judge.channel import ChannelError
 from autotriton.judge.floor import Floor
 from autotriton.judge.forks import Ending
 from autotriton.judge.processes import Gpu, Processes
-from autotriton.judge.references import ReferenceClient, References, TooLarge, _died, _raise_if_error, gpu_bytes_of
+from autotriton.judge.references import (
+    ReferenceClient,
+    References,
+    TooLarge,
+    _died,
+    _raise_if_error,
+    gpu_bytes_needed,
+    gpu_bytes_of,
+)
 from autotriton.types import Task
 
 SOURCE = """
@@ -176,8 +184,9 @@ def test_a_task_waits_until_another_has_given_its_memory_back(crowded):
 def test_what_a_task_takes_of_a_gpu_by_hand():
     gib = 1 << 30
     size = {"bytes": 4 * gib, "output_bytes": 8 * gib, "peak_bytes": 12 * gib}
-    # Arenas and a case 2 (4 + 8), the oracle 2 * 8, a run in fp64 2 * 12, the candidate 12 - 4, contexts 3.
-    assert gpu_bytes_of(size, 140 * gib) == (24 + 16 + 24 + 8 + 3) * gib
+    # Arenas and a case 2 (4 + 8), a run in fp64 2 * 12, the candidate 12 - 4, contexts 3; at most an oracle 2 * 8 too.
+    assert gpu_bytes_of(size, 140 * gib) == (24 + 24 + 8 + 3) * gib
+    assert gpu_bytes_needed(size) == (24 + 16 + 24 + 8 + 3) * gib
     assert gpu_bytes_of(size, 48 * gib) == 48 * gib
     assert gpu_bytes_of({"bytes": gib, "output_bytes": None, "peak_bytes": None}, 140 * gib) == 19 * gib
     assert gpu_bytes_of({"bytes": None}, 140 * gib) == 35 * gib

@@ -268,24 +268,33 @@ class References:
 
 
 def gpu_bytes_of(size: dict[str, Any], total: int) -> int:
-    """What is reserved of a GPU's memory for a task of this size."""
-    needed = gpu_bytes_needed(size)
+    """What is reserved of a GPU's memory for a task of this size.
+
+    An oracle beside a run in fp64 is needed for answers that fail only: whoever finds no memory for it is judged again
+    with all of it. Two tasks of half the memory would otherwise never run side by side.
+    """
+    needed = _gpu_bytes(size, oracles=0)
     return total // 4 if needed is None else min(needed, total)
 
 
 def gpu_bytes_needed(size: dict[str, Any]) -> int | None:
-    """What judging a task takes of a GPU: the bound docs/judging.md states, and the candidate's own share.
+    """What judging a task takes of a GPU at most: the bound docs/judging.md states, and the candidate's own share.
 
-    Arenas and one case are twice inputs and outputs, the oracle twice the outputs; a run in fp64 is twice the
-    reference's own peak. The candidate is given one such peak, less the inputs, which lie in the arena. None where the
-    inputs' size is not known.
+    None where the inputs' size is not known.
+    """
+    return _gpu_bytes(size, oracles=1)
+
+
+def _gpu_bytes(size: dict[str, Any], oracles: int) -> int | None:
+    """Arenas and one case are twice inputs and outputs, an oracle twice the outputs; a run in fp64, which makes one, is
+    twice the reference's own peak. The candidate is given one such peak, less the inputs, which lie in the arena.
     """
     inputs, outputs, peak = size.get("bytes"), size.get("output_bytes"), size.get("peak_bytes")
     if inputs is None:
         return None
     if outputs is None or peak is None:
         return _INPUT_COPIES * int(inputs) + _CONTEXTS_BYTES
-    return int(inputs) + 4 * int(outputs) + 3 * int(peak) + _CONTEXTS_BYTES
+    return int(inputs) + (2 + 2 * oracles) * int(outputs) + 3 * int(peak) + _CONTEXTS_BYTES
 
 
 def _answer(process: Process, request: dict[str, Any]) -> dict[str, Any]:
