@@ -78,6 +78,8 @@ _MESSAGES = (
     ("an input was modified", Cheat.TAMPERING),
 )
 """What the later tiers say, the first match counts."""
+_NUMERICS = "of the slices are wrong for their own size"
+"""Right as a whole: no answer to something else, whenever it was given."""
 _DECIDED = (Outcome.REJECTED, Outcome.NO_WORK, Outcome.WRONG, Outcome.SUSPECT)
 """Outcomes whose message is the judge's own; that of an exception may be anything the candidate likes to say."""
 
@@ -90,7 +92,7 @@ def kind_of(verdict: Verdict) -> Cheat | None:
     if verdict.outcome is Outcome.REJECTED and errors:
         kinds = [kind for finding in errors if (kind := _of_finding(finding)) is not None]
         return kinds[0] if kinds else None
-    for words, kind in _MESSAGES:
+    for words, kind in () if _NUMERICS in verdict.message else _MESSAGES:
         if words in verdict.message:
             return kind
     if verdict.outcome is Outcome.SUSPECT:
