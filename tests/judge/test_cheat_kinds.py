@@ -69,7 +69,7 @@ def test_every_rule_of_the_judge_is_known():
         ("wrong", "wrong on case draw#1: output 0 shares memory with an earlier answer: return ...", Cheat.REPLAY),
         ("wrong", "wrong on case draw#1: output 0 shares memory with input 0: return ...", Cheat.TAMPERING),
         ("wrong", "an answer given while the clock ran is wrong: largest error 3", Cheat.REPLAY),
-        ("wrong", "an answer given while the clock ran is wrong: 1e-4% of the slices are wrong for their own size", None),
+        ("wrong", "an answer given while the clock ran is wrong: 9% of the slices are wrong for their own size", None),
         ("suspect", "0.0001 ms is 9.0 times faster than the hardware can move or compute this", Cheat.HIDDEN_TIME),
         ("wrong", "wrong on case spikes: largest error 2.00e+00", None),
         ("runtime_error", "raised in forward: ValueError: no Triton kernel was launched in forward", None),
