@@ -20,10 +20,13 @@ from autotriton.types import Task
 _SCRIPTS = "tritonbench"
 _CHANNELS = ("g", "t")
 STYLES = ("simple", "complex")
+HELD_OUT = "held-out"
+"""The tasks that a data set keeps from training."""
 NAMES = (
     *(f"{kernelbench.NAME}-l{level}" for level in kernelbench.LEVELS),
     *(f"{_SCRIPTS}-{channel}" for channel in _CHANNELS),
     folder.NAME,
+    HELD_OUT,
 )
 
 
@@ -69,8 +72,21 @@ def load(name: str, root: Path, style: str = STYLES[0]) -> Loaded:
     if kind == _SCRIPTS:
         read = tritonbench.read(root, part, style)
         return Loaded(name, read.version, tuple(read.tasks), read.damaged)
+    if name == HELD_OUT:
+        return _held_out(root)
     found = folder.read(root)
     return Loaded(name, found.version, found.tasks, found.damaged, found.ignored)
+
+
+def _held_out(root: Path) -> Loaded:
+    from autotriton.data.build import tables
+    from autotriton.data.rows import TaskRow
+
+    place = tables.place_of(root)
+    rows = tables.read(place, "held_out", TaskRow)
+    version = folder.content_version([place / "held_out.parquet"])
+    tasks = tuple(row.task().model_copy(update={"suite": f"{HELD_OUT}@{version}"}) for row in rows)
+    return Loaded(HELD_OUT, version, tasks)
 
 
 def known(name: str) -> None:

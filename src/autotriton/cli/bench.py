@@ -54,9 +54,13 @@ class SuiteOrCompare(TyperCommand):
 def bench(
     suite: Annotated[
         str,
-        typer.Argument(metavar="SUITE", help="kernelbench-l1 | -l2 | -l3 | tritonbench-g | tritonbench-t | tasks"),
+        typer.Argument(
+            metavar="SUITE", help="kernelbench-l1 | -l2 | -l3 | tritonbench-g | tritonbench-t | tasks | held-out"
+        ),
     ],
-    root: Annotated[Path, typer.Option(metavar="DIR", help="The suite's checkout, or a folder of task files.")],
+    root: Annotated[
+        Path, typer.Option(metavar="DIR", help="The suite's checkout, a folder of task files, or a data set.")
+    ],
     proposer: Annotated[
         str, typer.Option(help="compiler | model[:PATH] | endpoint:URL#MODEL | files:DIR", metavar="P")
     ] = DEFAULT_PROPOSER,
