@@ -22,6 +22,8 @@ from autotriton.train.config import JudgePart, RewardPart
 from autotriton.train.grading_child import CHILD
 from autotriton.types import Policy, Task, Verdict
 
+_LATE_CALLS_S = 0.3
+"""Of each right answer, spent on further calls: a whole batch waits for its verdicts, and cores are what it waits for."""
 PATIENCE = 20.0
 """Deadlines of one answer that may pass without any verdict before the judge counts as dead."""
 
@@ -44,6 +46,7 @@ def judge_options(judge: JudgePart, reward: RewardPart | None = None) -> JudgeOp
         device=judge.device,
         timeout_s=judge.timeout_s,
         cases=judge.cases,
+        late_calls_s=_LATE_CALLS_S,
         allow_degenerate=True,
         admit=False,
         targets=("sm_90",),
