@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from autotriton.errors import JudgeError
 from autotriton.judge.channel import Channel, ChannelError
 from autotriton.judge.launchers import Launchers, known, launched_types
 
@@ -94,6 +95,16 @@ def test_a_builder_that_dies_costs_the_launchers_only(tmp_path: Path, builder: B
     wait_for(lambda: builder.ended)
     launchers.want([["i64"]])
     launchers.close()
+
+
+def test_a_judge_that_is_closed_starts_no_builder(tmp_path: Path) -> None:
+    def refused() -> Any:
+        raise JudgeError("the judge is closed")
+
+    launchers = Launchers(refused, tmp_path)
+    launchers.want([["i32"]])
+    launchers.close()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_types_of_a_compiled_kernel() -> None:

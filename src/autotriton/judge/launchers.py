@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from autotriton.errors import AutoTritonError
 from autotriton.judge.channel import Channel, ChannelError
 from autotriton.judge.forks import Process
 
@@ -80,7 +81,10 @@ class Launchers:
             thread.join(_BUILD_S)
 
     def _build(self) -> None:
-        process = self._spawn()
+        try:
+            process = self._spawn()
+        except AutoTritonError:  # the judge was closed in the meantime
+            return
         try:
             while (types := self._wanted.get()) is not None and not self._closed:
                 process.channel.send({"types": types})
