@@ -54,6 +54,13 @@ SAMPLES = {
         "torch.randn(16), torch.randn(16, 16), torch.randn(3, 16, 16)",
         "v, m, b",
     ),
+    "single_channel": Sample(
+        "return F.hardswish(self.n(x) / 2), F.pad(w, (1, 2)) * 3 + x[0, 0, :4], torch.flip(w, (0,)) + x, "
+        "F.embedding(i, t) * 2, F.embedding(i[:1], t) + 1, t[i[:1]] + x[0]",
+        "torch.randn(3, 1, 7), torch.randn(1), torch.tensor([2, 0, 1]), torch.randn(4, 1)",
+        "x, w, i, t",
+        "self.n = nn.InstanceNorm1d(1, affine=True)",
+    ),
     "attention": Sample("return F.scaled_dot_product_attention(x, x, x)", "torch.randn(2, 2, 5, 16)"),
     "recurrent": Sample("return self.r(x)[0]", "torch.randn(3, 2, 8)", init="self.r = nn.GRU(8, 8)"),
 }

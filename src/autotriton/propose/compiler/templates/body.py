@@ -205,6 +205,12 @@ class Body:
         ]
         masks = " & ".join(filter(None, (self.mask_of(set(self.cluster.axes)), mask)))
         place = " + ".join([f"{name}_ptr", *terms])
+        if not any(group.index and group.index in term for term in terms for group in self.groups):
+            # Perhaps a single element, for which Triton takes no mask of a block.
+            if not _read_from_tensors(terms, name):
+                one = f"tl.load({place}){_upcast(table)}"
+                return f"tl.where({masks}, {one}, 0)" if mask else one
+            place = f"{place} + tl.where({masks}, 0, 0)" if masks else place
         return f"tl.load({place}{_masked(masks, mask != '')}){_upcast(table)}"
 
     def index(self, axes: Sequence[Axis]) -> str:
@@ -273,6 +279,12 @@ def axes_apart(cluster: Cluster) -> set[Axis]:
 
 def _type(node: torch.fx.Node) -> str:
     return expressions.compute_type(node.meta["val"].dtype)
+
+
+def _read_from_tensors(terms: Sequence[str], table: str) -> bool:
+    """Places hold more than sizes and strides of the table: values that were loaded, one or a block of them."""
+    names = re.findall(r"[A-Za-z_]\w*", " ".join(terms))
+    return any(not re.fullmatch(rf"{table}_(?:size|stride)_\d+|tl|where", name) for name in names)
 
 
 def _masked(mask: str, other: bool = False) -> str:
