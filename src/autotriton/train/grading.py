@@ -23,7 +23,7 @@ from autotriton.train.grading_child import CHILD
 from autotriton.types import Policy, Task, Verdict
 
 _LATE_CALLS_S = 0.3
-"""Of each right answer, spent on further calls: a whole batch waits for its verdicts, and cores are what it waits for."""
+"""Spent on further calls of each right answer: a whole batch waits for its verdicts, and for cores to make them."""
 PATIENCE = 20.0
 """Deadlines of one answer that may pass without any verdict before the judge counts as dead."""
 
