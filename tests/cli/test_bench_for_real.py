@@ -189,7 +189,7 @@ def wait_for_attempts(process, count):
     raise AssertionError(f"no attempt: {process.communicate()}")
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("how", [pytest.param(signal.SIGINT, marks=pytest.mark.extra), signal.SIGKILL])
 def test_an_interrupted_or_killed_run_goes_on_where_it_was(suite, how, tmp_path):
     hanging = tmp_path / "answers" / "level_1_problem_2_sample_0_kernel.py"
     right = hanging.read_text()

@@ -67,6 +67,10 @@ def optimize(run):
     return lambda *args: run("optimize", "--device", "cpu", *args)
 
 
+def further(*values):
+    return pytest.param(*values, marks=pytest.mark.extra)
+
+
 def test_there_are_examples_for_newcomers():
     assert len(EVERY) >= 12
     assert set(QUICK) <= set(EVERY)
@@ -113,18 +117,20 @@ def test_the_honest_answer_wins_over_the_cheat(optimize, examples, tmp_path, mon
 @pytest.mark.parametrize(
     ("fields", "exit_code", "said"),
     [
-        ({"answer": "x + 1 if x.sum() > 0 else x * self.scale"}, 1, "reads tensor values"),
+        further({"answer": "x + 1 if x.sum() > 0 else x * self.scale"}, 1, "reads tensor values"),
         ({"answer": "torch.linalg.qr(x)[1]"}, 1, "linalg_qr"),
         ({"answer": "self.scale * n", "arguments": "n", "inputs": "3"}, 2, "no tensor inputs"),
-        ({"answer": "x * 2", "imports": "import not_installed_anywhere"}, 1, "not_installed_anywhere"),
+        further({"answer": "x * 2", "imports": "import not_installed_anywhere"}, 1, "not_installed_anywhere"),
         ({"answer": "x * 2", "inputs": "torch.randn(1 << 20, 1 << 20)"}, 2, "does not fit into memory"),
-        (
+        further(
             {"answer": "torch.outer(x, y)", "arguments": "x, y", "inputs": "*torch.randn(2, 1 << 20)"},
             2,
             "does not fit into memory",
         ),
         ({"answer": "torch.zeros_like(x)"}, 4, "degenerate"),
-        ({"answer": "x * self.scale", "inputs": "torch.randn(500_000, 16)"}, 3, "too large for Triton's interpreter"),
+        further(
+            {"answer": "x * self.scale", "inputs": "torch.randn(500_000, 16)"}, 3, "too large for Triton's interpreter"
+        ),
     ],
     ids=["control-flow", "operator", "no-tensors", "package", "inputs", "memory", "degenerate", "interpreter"],
 )

@@ -120,7 +120,10 @@ def judge():
 
 @pytest.mark.interp
 @pytest.mark.slow
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "family",
+    [name if place % 2 else pytest.param(name, marks=pytest.mark.extra) for place, name in enumerate(FAMILIES)],
+)
 def test_an_answer_of_every_family_is_accepted(judge, family):
     made = wrapper(4, 1, family=family)
     verdict = judge.judge(made.task, made.code)

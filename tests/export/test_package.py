@@ -213,6 +213,7 @@ assert torch.equal(model(x), reference(x))
 
 
 @pytest.mark.interp
+@pytest.mark.extra
 @pytest.mark.slow
 def test_backward_through_an_operator_without_gradients_says_so(exported):
     text = """
