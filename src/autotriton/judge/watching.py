@@ -23,7 +23,6 @@ _UNWRITTEN = frozenset(["empty", "empty_like", "empty_strided", "empty_permuted"
 _WRITTEN = frozenset(
     ["zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones", "full", "full_like", "new_full"]
 )
-_GUARD = 4096
 _SMALL_CAST = 64  # elements; a handful of indices or flags may be converted
 _LARGEST_FENCED = 1 << 30  # bytes; beyond it a second copy would cost more memory than it proves
 POISONS = (float("nan"), -30111.0)
@@ -31,6 +30,9 @@ POISONS = (float("nan"), -30111.0)
 
 class Watch(EagerMode):  # type: ignore[no-untyped-call]
     """Counts operators and fences allocations while it is on; `violations` after the run names broken fences."""
+
+    GUARD_BYTES = 4096
+    """Of the bands before and behind each allocation."""
 
     def __init__(self, poison: int, *, count_cost: bool = False) -> None:
         super().__init__()
@@ -75,10 +77,9 @@ class Watch(EagerMode):  # type: ignore[no-untyped-call]
         size = span_bytes(like.shape, like.stride(), like.element_size())
         fit = like.numel() * like.element_size() == size and 0 < size <= _LARGEST_FENCED and not like.is_pinned()
         if not fit or like.layout != torch.strided:
-            return like if content is not None or like.numel() == 0 else poisoned(like, self._poison)
-        guard = _GUARD // like.element_size()
-        flat = torch.empty(like.numel() + 2 * guard, dtype=like.dtype, device=like.device)
-        poisoned(flat, self._poison)
+            return like if content is not None or like.numel() == 0 else self._filled(like)
+        guard = self.GUARD_BYTES // like.element_size()
+        flat = self._filled(torch.empty(like.numel() + 2 * guard, dtype=like.dtype, device=like.device))
         inner = flat.as_strided(like.shape, like.stride(), guard)
         if content is not None:
             inner.copy_(content)
@@ -86,9 +87,18 @@ class Watch(EagerMode):  # type: ignore[no-untyped-call]
         self.ranges.add(inner.data_ptr(), size)
         return inner
 
+    def _filled(self, tensor: torch.Tensor) -> torch.Tensor:
+        """What fresh memory and the bands around it hold."""
+        return poisoned(tensor, self._poison)
+
     def broken_fences(self) -> int:
         """How many allocations were written past their ends."""
-        return sum(1 for flat, guard, count in self._fences if not _intact(flat, guard, count, self._poison))
+        return sum(1 for flat, guard, count in self._fences if not self._intact(flat, guard, count))
+
+    def _intact(self, flat: torch.Tensor, guard: int, count: int) -> bool:
+        want = self._filled(torch.empty(guard, dtype=flat.dtype, device="cpu"))
+        bands = (flat[:guard].to("cpu"), flat[guard + count :].to("cpu"))
+        return all(_same_bytes(band, want) for band in bands)
 
 
 def poisoned(tensor: torch.Tensor, poison: int) -> torch.Tensor:
@@ -98,12 +108,6 @@ def poisoned(tensor: torch.Tensor, poison: int) -> torch.Tensor:
     if tensor.dtype == torch.bool:
         return tensor.fill_(poison == 0)
     return tensor.fill_(torch.iinfo(tensor.dtype).max - 17 * poison if tensor.dtype != torch.uint8 else 0xA5 - poison)
-
-
-def _intact(flat: torch.Tensor, guard: int, count: int, poison: int) -> bool:
-    want = poisoned(torch.empty(guard, dtype=flat.dtype, device="cpu"), poison)
-    bands = (flat[:guard].to("cpu"), flat[guard + count :].to("cpu"))
-    return all(_same_bytes(band, want) for band in bands)
 
 
 def _same_bytes(one: torch.Tensor, other: torch.Tensor) -> bool:

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from autotriton.judge import arena
-from autotriton.judge.arena import Slot, span_bytes
+from autotriton.judge.arena import Slot
 from autotriton.judge.scripts.packing import Pieces, read
-from autotriton.judge.watching import _LARGEST_FENCED, Watch, _same_bytes, poisoned
+from autotriton.judge.watching import Watch, poisoned
 
 BAND_BYTES = 1 << 16
 """Between two inputs and around fresh memory: block pointers without a boundary check stray by one block."""
@@ -105,33 +105,14 @@ def place(pieces: Pieces, device: str, kind: int, *, apart: bool = False) -> Pla
 class Fences(Watch):  # type: ignore[no-untyped-call]
     """Poison and wide bands around what is allocated while it is on; `kind` may be `ZEROS`."""
 
+    GUARD_BYTES = BAND_BYTES
+
     def __init__(self, kind: int, *, count_cost: bool = False) -> None:
         super().__init__(min(kind, 1), count_cost=count_cost)
         self._kind = kind
 
     def _filled(self, tensor: Tensor) -> Tensor:
         return tensor.fill_(0) if self._kind == ZEROS else poisoned(tensor, self._kind)
-
-    def _fenced(self, like: Tensor, content: Tensor | None) -> Tensor:
-        size = span_bytes(like.shape, like.stride(), like.element_size())
-        fit = like.numel() * like.element_size() == size and 0 < size <= _LARGEST_FENCED and not like.is_pinned()
-        if not fit or like.layout != torch.strided:
-            return like if content is not None or like.numel() == 0 else self._filled(like)
-        band = BAND_BYTES // like.element_size()
-        flat = self._filled(torch.empty(like.numel() + 2 * band, dtype=like.dtype, device=like.device))
-        inner = flat.as_strided(like.shape, like.stride(), band)
-        if content is not None:
-            inner.copy_(content)
-        self._fences.append((flat, band, like.numel()))
-        self.ranges.add(inner.data_ptr(), size)
-        return inner
-
-    def broken_fences(self) -> int:
-        return sum(1 for flat, band, count in self._fences if not self._intact(flat, band, count))
-
-    def _intact(self, flat: Tensor, band: int, count: int) -> bool:
-        want = self._filled(torch.empty(band, dtype=flat.dtype, device="cpu"))
-        return all(_same_bytes(one.to("cpu"), want) for one in (flat[:band], flat[band + count :]))
 
 
 def salt(device: str, kind: int) -> None:
