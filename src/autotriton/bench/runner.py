@@ -6,14 +6,16 @@ whatever ends a run early (a kill, a full disk, an interrupt) leaves a run that 
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from autotriton.bench.answers import Answer, Shelf
 from autotriton.bench.examine import Examined, Examiner, Job
 from autotriton.bench.proposing import Missing, Proposing, on_this_gpu, only_missing, threads_for
 from autotriton.bench.records import BenchRun, Suite, load, save_suite
+from autotriton.bench.turns import Turns
 from autotriton.errors import AutoTritonError
 from autotriton.judge import JUDGE_VERSION
 from autotriton.propose import Proposer
@@ -68,6 +70,8 @@ class RunnerOptions:
     tier: Tier | None = None
     proposal_workers: int | None = None
     """Tasks a proposer is asked about at once; None: what suits the proposer."""
+    turns: Turns = field(default_factory=Turns)
+    """With other runs on the same GPU."""
 
 
 def bench(
@@ -117,7 +121,29 @@ class _Runner:
             tasks.sort(key=lambda task: task.hash)
         missing = only_missing(tasks, self.done | {(one.task.id, one.sample) for one in kept}, samples)
         self._say(Came(len(kept)))
-        proposing = Proposing(
+        self._draw_and_judge(kept, missing)
+        if self._broke is not None:
+            raise self._broke
+
+    def _draw_and_judge(self, kept: Sequence[Answer], missing: Mapping[str, frozenset[int]]) -> None:
+        turns, after = self.options.turns, on_this_gpu(self.proposer) and self.options.tier in (Tier.RUN, Tier.TIME)
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._shelf.close)
+            turn = stack.enter_context(contextlib.ExitStack())
+            turn.enter_context(turns.answering() if after else turns.judging())
+            proposing = self._proposing(missing)
+            stack.callback(proposing.close)
+            if after:
+                proposing.wait()  # nothing else runs on a GPU that measures, and tasks need its memory
+                self._free_gpu()
+                turn.close()
+                turn.enter_context(turns.judging())
+            for examined in self.examiner.examine(self._judgeable(kept, proposing)):
+                self._take(examined)
+
+    def _proposing(self, missing: Mapping[str, frozenset[int]]) -> Proposing:
+        samples = self.options.samples
+        return Proposing(
             self.proposer,
             {id: (self.tasks[id], numbers) for id, numbers in missing.items()},
             self._shelf,
@@ -125,17 +151,6 @@ class _Runner:
             threads=self.options.proposal_workers or threads_for(self.proposer, samples),
             came=lambda count: self._say(Came(count)),
         )
-        try:
-            if on_this_gpu(self.proposer) and self.options.tier in (Tier.RUN, Tier.TIME):
-                proposing.wait()  # nothing else runs on a GPU that measures, and tasks need its memory
-                self._free_gpu()
-            for examined in self.examiner.examine(self._judgeable(kept, proposing)):
-                self._take(examined)
-        finally:
-            proposing.close()
-            self._shelf.close()
-        if self._broke is not None:
-            raise self._broke
 
     def _kept(self) -> list[Answer]:
         """Answers an earlier run got and did not judge; of two for the same sample the first counts."""

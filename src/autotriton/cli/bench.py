@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from autotriton.bench.examine import Examiner
     from autotriton.bench.records import BenchRun
     from autotriton.bench.suites import Loaded
+    from autotriton.bench.turns import Turns
     from autotriton.judge import JudgeOptions
     from autotriton.propose import Proposer
     from autotriton.store import Run
@@ -193,7 +194,7 @@ def _go(
         for name, reason in suite.skipped.items():
             if name not in loaded.damaged:
                 print(f"skipped {name}: {reason}", file=sys.stderr)
-        asked = RunnerOptions(k, options.policy, options.tier, proposal_workers)
+        asked = RunnerOptions(k, options.policy, options.tier, proposal_workers, _turns(options))
         with watching() as tell:
             return bench(run, suite, loaded.tasks, proposer, examiner, asked, tell)
     except KeyboardInterrupt:
@@ -206,6 +207,17 @@ def _go(
         for one in (examiner, proposer):
             if (close := getattr(one, "close", None)) is not None:
                 close()
+
+
+def _turns(options: JudgeOptions) -> Turns:
+    """With other runs, where candidates run on a GPU."""
+    from autotriton import machine
+    from autotriton.bench.turns import Turns, on_the_gpu
+
+    on_gpu = (
+        options.device != Device.CPU and options.tier in (Tier.RUN, Tier.TIME) and machine.describe().gpu is not None
+    )
+    return on_the_gpu(lambda line: print(line, file=sys.stderr)) if on_gpu else Turns()
 
 
 def _again(run: Run) -> str:
