@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from autotriton.propose import Proposer
     from autotriton.store import Run
 
-DEFAULT_PROPOSER = "compiler"
+DEFAULT_PROPOSER = "auto"
 
 
 def optimize(
     task: Annotated[str, typer.Argument(metavar="TASK", help="file.py with Model and get_inputs, or file.py:Name.")],
     proposer: Annotated[
         list[str] | None,
-        typer.Option(help="compiler | model[:PATH] | endpoint:URL#MODEL | files:DIR. Repeatable.", metavar="P"),
+        typer.Option(help="auto | compiler | model[:PATH] | endpoint:URL#MODEL | files:DIR. Repeatable.", metavar="P"),
     ] = None,
     budget: Annotated[str | None, typer.Option(metavar="N|60s", help="Candidates, or time: 8, 60s, 2m.")] = None,
     out: Annotated[
@@ -66,7 +66,7 @@ def optimize(
     from autotriton.tasks import source
 
     asked = judging(policy, tier, device, allow_degenerate, sandbox, target, timeout)
-    specs = proposer or [DEFAULT_PROPOSER]
+    specs = _specs(proposer or [DEFAULT_PROPOSER])
     asking = {k: v for k, v in (("samples", samples), ("temperature", temperature)) if v is not None}
     options = _options(asked, budget, retune)
     loaded = source.load(task, mode=mode, tf32=tf32, inputs=input or (), init=init or ())
@@ -94,10 +94,16 @@ def _options(judging: Mapping[str, Any], budget: str | None, retune: bool) -> Op
     return OptimizeOptions(judge=JudgeOptions(**judging), budget=parsed, retune=retune)
 
 
+def _specs(asked: Sequence[str]) -> list[str]:
+    from autotriton.propose.auto import expanded
+
+    return expanded(asked)
+
+
 def _proposers(specs: Sequence[str], settings: Mapping[str, Any]) -> list[Proposer]:
     from autotriton.propose import proposers
 
-    return [proposers.parse(spec, **settings) for spec in dict.fromkeys(specs)]
+    return [proposers.parse(spec, **settings) for spec in specs]
 
 
 def _run(root: Path, resume: str | None, config: dict[str, Any]) -> Run:

@@ -43,8 +43,7 @@ class ModelProposer:
 
     def __init__(self, path: str | os.PathLike[str] | None = None, **settings: Any) -> None:
         self.settings = checked(ModelSettings, settings)
-        self.path = located(None if path is None else os.fspath(path))
-        _require_packages(self.path)
+        self.path = ready(None if path is None else os.fspath(path))
         self.name = f"model:{self.path}"
         self._prompts = Prompts(self.settings.template or own_template(self.path), self.settings.refine_template)
         self._child: Child | None = None
@@ -151,6 +150,13 @@ class Child:
     def _last_words(self) -> str:
         code, last = self._process.ending()
         return f"code {code}{', ' + last if last else ''}"
+
+
+def ready(path: str | None) -> str:
+    """The model a spec means; raises where it is not there, or a package that it needs."""
+    found = located(path)
+    _require_packages(found)
+    return found
 
 
 def located(path: str | None) -> str:

@@ -6,10 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from autotriton.errors import UsageError
+from autotriton.propose.auto import AUTO
 from autotriton.propose.base import Proposer
 from autotriton.propose.settings import EndpointSettings, ModelSettings
 
 FORMS = (
+    AUTO,
     "compiler",
     "compiler:inductor",
     "compiler:templates",
@@ -29,6 +31,8 @@ def parse(spec: str, **settings: Any) -> Proposer:
     if unknown := sorted(set(settings) - _KNOWN):
         raise UsageError(f"unknown proposer setting {unknown[0]}", hint=f"known: {', '.join(sorted(_KNOWN))}")
     kind, _, rest = spec.strip().partition(":")
+    if kind == AUTO:
+        raise UsageError("auto stands for several proposers, and one is asked for", hint="name it, e.g. compiler")
     if kind not in _MAKERS:
         raise UsageError(f"unknown proposer {spec!r}", hint=f"known forms: {', '.join(FORMS)}")
     return _MAKERS[kind](rest, settings)
