@@ -62,5 +62,6 @@ def test_hundreds_of_gigabytes_are_looked_at_without_being_made():
     finally:
         processes.close()
     # Inputs and weights, then the product and its relu.
-    assert found == Need(inputs=128 * GIB, outputs=GIB // 2, peak=(128 + 64 + 128 + 128) * GIB)
+    sizes = {"inputs": 128 * GIB, "outputs": GIB // 2, "peak": (128 + 64 + 128 + 128) * GIB, "weights": 64 * GIB}
+    assert found == Need(**sizes)
     assert broken == Need()

@@ -184,9 +184,14 @@ def test_a_task_waits_until_another_has_given_its_memory_back(crowded):
 def test_what_a_task_takes_of_a_gpu_by_hand():
     gib = 1 << 30
     size = {"bytes": 4 * gib, "output_bytes": 8 * gib, "peak_bytes": 12 * gib}
-    # Arenas and a case 2 (4 + 8), a run in fp64 2 * 12, the candidate 12 - 4, contexts 3; at most an oracle 2 * 8 too.
-    assert gpu_bytes_of(size, 140 * gib) == (24 + 24 + 8 + 3) * gib
+    # Arenas and a case 2 (4 + 8), an oracle 2 * 8, the candidate's earlier answer 8 and its run 12 - 4, contexts 3.
+    assert gpu_bytes_of(size, 140 * gib) == (24 + 16 + 8 + 8 + 3) * gib
+    # Arenas and a case, an oracle and a run in fp64 2 * 12 at once, the candidate, contexts.
     assert gpu_bytes_needed(size) == (24 + 16 + 24 + 8 + 3) * gib
+    # Arenas and a case 2 (4 + 2), a run in fp64 2 * 12, an earlier answer 2; 1 of weights in two sets, both arenas, two
+    # baselines and the candidate.
+    heavy = {"bytes": 4 * gib, "output_bytes": 2 * gib, "peak_bytes": 12 * gib, "state_bytes": gib}
+    assert gpu_bytes_of(heavy, 140 * gib) == (12 + 24 + 2 + 7 + 3) * gib
     assert gpu_bytes_of(size, 48 * gib) == 48 * gib
     assert gpu_bytes_of({"bytes": gib, "output_bytes": None, "peak_bytes": None}, 140 * gib) == 19 * gib
     assert gpu_bytes_of({"bytes": None}, 140 * gib) == 35 * gib

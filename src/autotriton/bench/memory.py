@@ -32,11 +32,17 @@ class Need:
     outputs: int | None = None
     peak: int | None = None
     """Of one forward pass: inputs, parameters, outputs and whatever is alive in between."""
+    weights: int = 0
 
     @property
     def bytes(self) -> int:
         """GPU memory that judging it takes; nothing where that is not known."""
-        size = {"bytes": self.inputs, "output_bytes": self.outputs, "peak_bytes": self.peak}
+        size = {
+            "bytes": self.inputs,
+            "output_bytes": self.outputs,
+            "peak_bytes": self.peak,
+            "state_bytes": self.weights,
+        }
         return gpu_bytes_needed(size) or 0
 
 
@@ -70,10 +76,20 @@ def look(processes: Processes, task: Task) -> Need:
         return Need()
     finally:
         process.end()
-    return Need(answer.get("bytes"), answer.get("output_bytes"), answer.get("peak_bytes"))
+    return Need(
+        inputs=answer.get("bytes"),
+        outputs=answer.get("output_bytes"),
+        peak=answer.get("peak_bytes"),
+        weights=answer.get("state_bytes") or 0,
+    )
 
 
 def _reason(need: Need, limit_bytes: int) -> str:
-    sizes = [("inputs of", need.inputs), ("outputs of", need.outputs), ("a forward pass of", need.peak)]
+    sizes = [
+        ("inputs of", need.inputs),
+        ("outputs of", need.outputs),
+        ("weights of", need.weights),
+        ("a forward pass of", need.peak),
+    ]
     named = ", ".join(f"{name} {size / 2**30:.1f} GiB" for name, size in sizes if size and size >= 2**27)
     return f"needs about {need.bytes / 2**30:.0f} GiB of GPU memory ({named}) and has {limit_bytes / 2**30:.0f}"

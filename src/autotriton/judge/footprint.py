@@ -31,6 +31,8 @@ class Footprint:
     output_bytes: int | None = None
     peak_bytes: int | None = None
     """Of one forward pass: inputs, parameters, outputs and whatever is alive in between."""
+    state_bytes: int = 0
+    """Of parameters and buffers."""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -52,8 +54,8 @@ def footprint(task: Task) -> Footprint:
             outputs = tensors_of(flatten(program.run(model, inputs))[0])
     except TaskError:
         return Footprint(elements, size)
-    held = size + sum(map(bytes_of, state(model).values()))
-    return Footprint(elements, size, sum(map(bytes_of, outputs)), held + alive.peak)
+    held = sum(map(bytes_of, state(model).values()))
+    return Footprint(elements, size, sum(map(bytes_of, outputs)), size + held + alive.peak, held)
 
 
 def _inputs_only(task: Task) -> Footprint:

@@ -132,7 +132,7 @@ class Reference:
         self.program = Program(self.task, self.device)
         self.input_bytes = _bytes(self.program.draw(self.seed).leaves())
         self.large = self.input_bytes > _LARGE_BYTES
-        self.keeps_one = self.large
+        self.keeps_one = self.gives_back = self.large
         self.admission = self._admit() if request["admit"] else None
         self.models = [self._model(version) for version in range(2)]
         self.specs = [spec for spec in cases.plan(self.seed, int(request["cases"])) if self._usable(spec)]
@@ -141,6 +141,7 @@ class Reference:
         self.first = Facts.of(*self._case(0))
         # An answer is kept with its oracle in fp64.
         self.keeps_one |= (self.input_bytes + 3 * self.first.output_bytes) * len(self.specs) > _KEPT_BYTES
+        self.gives_back = self.keeps_one or _bytes(list(state(self.models[0]).values())) > _LARGE_BYTES
         self.variants = variants_for(self.input_bytes, self.first.output_bytes)
         self.rehearsal = Rehearsal(self)
 
@@ -244,7 +245,7 @@ class Reference:
 
     def give_back_memory(self) -> None:
         """What torch keeps for the next allocation of the same size is missing elsewhere."""
-        if self.keeps_one and self.device == "cuda":
+        if self.gives_back and self.device == "cuda":
             torch.cuda.empty_cache()
 
     def _with_other_scalars(self, inputs: Inputs, seed: int) -> Inputs:

@@ -34,6 +34,8 @@ _INPUT_COPIES = 16
 """GPU memory a task takes, in sizes of its inputs, where nothing else is known of it."""
 _CONTEXTS_BYTES = 3 << 30
 """The reference's and the candidate's CUDA contexts, what comparisons take, and the small cases that are kept."""
+_WEIGHT_COPIES = 7
+"""Of parameters and buffers, beside a run's own: two sets, both arenas, two baselines and the candidate's."""
 _SHARED = 0.95
 """Of the GPU's memory: what a library takes for itself is known only when it is taken."""
 Key = tuple[str, str, int, bool, int, bool]
@@ -270,11 +272,18 @@ class References:
 def gpu_bytes_of(size: dict[str, Any], total: int) -> int:
     """What is reserved of a GPU's memory for a task of this size.
 
-    An oracle beside a run in fp64 is needed for answers that fail only: whoever finds no memory for it is judged again
-    with all of it. Two tasks of half the memory would otherwise never run side by side.
+    Its larger moments: a case's run in fp64 (twice the peak) beside the arenas, the case and an earlier answer of the
+    candidate's; and the candidate's run beside the arenas, the case with its oracle and an earlier answer. An oracle
+    beside a run in fp64 is needed for answers that fail only: whoever finds no memory for it is judged again with all
+    of it. Two tasks of half the memory would otherwise never run side by side.
     """
-    needed = _gpu_bytes(size, oracles=0)
-    return total // 4 if needed is None else min(needed, total)
+    known = _known(size)
+    if known is None:
+        needed = gpu_bytes_needed(size)
+        return total // 4 if needed is None else min(needed, total)
+    inputs, outputs, peak, weights = known
+    needed = max(2 * inputs + 3 * outputs + 2 * peak, inputs + 5 * outputs + peak) + _WEIGHT_COPIES * weights
+    return min(needed + _CONTEXTS_BYTES, total)
 
 
 def gpu_bytes_needed(size: dict[str, Any]) -> int | None:
@@ -282,19 +291,22 @@ def gpu_bytes_needed(size: dict[str, Any]) -> int | None:
 
     None where the inputs' size is not known.
     """
-    return _gpu_bytes(size, oracles=1)
+    known = _known(size)
+    if known is None:
+        return None if size.get("bytes") is None else _INPUT_COPIES * int(size["bytes"]) + _CONTEXTS_BYTES
+    inputs, outputs, peak, weights = known
+    # Arenas and one case are twice inputs and outputs, an oracle twice the outputs; a run in fp64, which makes one, is
+    # twice the reference's own peak. The candidate is given one such peak, less the inputs, which lie in the arena.
+    return inputs + 4 * outputs + 3 * peak + (_WEIGHT_COPIES - 1) * weights + _CONTEXTS_BYTES
 
 
-def _gpu_bytes(size: dict[str, Any], oracles: int) -> int | None:
-    """Arenas and one case are twice inputs and outputs, an oracle twice the outputs; a run in fp64, which makes one, is
-    twice the reference's own peak. The candidate is given one such peak, less the inputs, which lie in the arena.
-    """
-    inputs, outputs, peak = size.get("bytes"), size.get("output_bytes"), size.get("peak_bytes")
-    if inputs is None:
+def _known(size: dict[str, Any]) -> tuple[int, int, int, int] | None:
+    """Bytes of inputs, outputs, a forward pass at its peak, and weights."""
+    found = [size.get(name) for name in ("bytes", "output_bytes", "peak_bytes")]
+    if any(one is None for one in found):
         return None
-    if outputs is None or peak is None:
-        return _INPUT_COPIES * int(inputs) + _CONTEXTS_BYTES
-    return int(inputs) + (2 + 2 * oracles) * int(outputs) + 3 * int(peak) + _CONTEXTS_BYTES
+    inputs, outputs, peak = (int(one) for one in found if one is not None)
+    return inputs, outputs, peak, int(size.get("state_bytes") or 0)
 
 
 def _answer(process: Process, request: dict[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import torch
 
 from autotriton.idle import wait_until_idle
 from autotriton.judge import compare, structure
+from autotriton.judge.allocator import Kept
 from autotriton.judge.cases import derive
 from autotriton.judge.oracle import expect
 from autotriton.judge.program import Inputs, duplicate, state
@@ -32,11 +33,22 @@ def variants_for(input_bytes: int, output_bytes: int) -> int:
     return next((count for limit, count in _VARIANTS if larger <= limit), 1)
 
 
-def vary(inputs: Inputs, seed: int) -> Inputs:
-    """The same inputs times one secret factor below one: structure and signs stay, every content changes."""
+def vary(inputs: Inputs, seed: int, *, in_place: bool = False) -> Inputs:
+    """The same inputs times one secret factor below one: structure and signs stay, every content changes.
+
+    `in_place` where they are the caller's own and there is no memory for another set.
+    """
     generator = torch.Generator().manual_seed(seed)
     factor = 0.5 + 0.5 * float(torch.rand((), generator=generator, dtype=torch.float64))
-    return inputs.map(lambda t: t.mul(factor) if t.is_floating_point() else t)
+    tensors = [leaf for leaf in inputs.leaves() if isinstance(leaf, torch.Tensor)]
+    apart = len({tensor.untyped_storage().data_ptr() for tensor in tensors}) == len(tensors)
+
+    def scaled(tensor: torch.Tensor) -> torch.Tensor:
+        if not tensor.is_floating_point():
+            return tensor
+        return tensor.mul_(factor) if in_place and apart and tensor.is_contiguous() else tensor.mul(factor)
+
+    return inputs.map(scaled)
 
 
 class Rehearsal:
@@ -47,6 +59,7 @@ class Rehearsal:
         self.watch = Stopwatch()
         self.baselines: dict[str, Callable[..., Any]] = {}
         self.current: list[Inputs] = []
+        self.kept = Kept()
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         phase = str(request["phase"])
@@ -61,7 +74,12 @@ class Rehearsal:
     def make(self, seed: int) -> list[Inputs]:
         """Drawn anew: an answer to an earlier draw is no help, not even scaled."""
         seeds = [derive(seed, "timed", number) for number in range(self.reference.variants)]
-        return [vary(self.reference.program.draw(one), one) for one in seeds]
+        return [vary(self.reference.program.draw(one), one, in_place=self.reference.keeps_one) for one in seeds]
+
+    def _for_baseline(self, seed: int) -> list[Inputs]:
+        """Nothing can be learnt from a baseline's inputs: where another set is gigabytes, the candidate's are used."""
+        shared = self.reference.keeps_one and self.current and not self.reference.first.mutates
+        return self.current if shared else self.make(seed)
 
     def _fill(self, session: Any, seed: int) -> dict[str, Any]:
         self.current = []
@@ -73,6 +91,17 @@ class Rehearsal:
 
     def _check(self, session: Any, request: dict[str, Any]) -> dict[str, Any]:
         inputs = self.current[int(request["variant"])]
+        self._give_back()
+        try:
+            return self._compared(session, request, inputs)
+        finally:
+            self._give_back()
+
+    def _give_back(self) -> None:
+        if self.reference.gives_back:
+            self.kept.give_back()
+
+    def _compared(self, session: Any, request: dict[str, Any], inputs: Inputs) -> dict[str, Any]:
         reference = self.reference
         expected = expect(reference.program, reference.models[0], inputs, reference.seed, conditioned=False)
         answer = request["answer"]
@@ -92,7 +121,7 @@ class Rehearsal:
         if name not in self.baselines:
             model = duplicate(self.reference.models[0])
             self.baselines[name] = torch.compile(model) if name == "compile" else model
-        model, inputs = self.baselines[name], self.make(seed)
+        model, inputs = self.baselines[name], self._for_baseline(seed)
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = program.task.tf32
         calls = [functools.partial(model, *given.args, **given.kwargs) for given in inputs]
         with torch.no_grad():
@@ -102,6 +131,7 @@ class Rehearsal:
                         return self.watch.warm_up(calls)
                 except Exception as error:  # noqa: BLE001 - torch.compile may refuse a model; that costs the baseline, not the verdict
                     return {"failed": f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"}
+            self.kept.take_again()
             measured = self.watch.block(calls)
             self.watch.answers = []  # nobody asks for a baseline's
             return measured
@@ -143,11 +173,16 @@ class Performance:
             result = self.watch.answers[int(request["variant"])]
             self.watch.answers = []
             handed: dict[str, Any] = session.hand_over(result, {})
+            if session.large:
+                session.previous = []
+                del result
+                session.kept.give_back()
             return handed
         session.load_state(request["state"])
         calls = [self._call(call) for call in request["calls"]]
         if session.blocks is not None:
             session.blocks.scalar_reads = -(10**9)  # the limit belongs to the correctness runs
+        session.kept.take_again()
         with torch.no_grad():
             return self.watch.warm_up(calls) if request["phase"] == "warm" else self.watch.block(calls)
 

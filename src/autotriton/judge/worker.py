@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from autotriton.judge import arena, blocking, structure
+from autotriton.judge.allocator import LARGE_BYTES, Kept
 from autotriton.judge.channel import Channel, ChannelError
 from autotriton.judge.interpreting import Interpreter
 from autotriton.judge.native import Native
@@ -97,6 +98,9 @@ class Session:
         self.model: Any = None
         self._views: dict[arena.Slot, torch.Tensor] = {}
         self.performance: Performance | None = None
+        self.kept = Kept()
+        self.large = self.device == "cuda" and sum(sizes) > LARGE_BYTES
+        """Neighbours need what torch would keep of it between two calls."""
 
     # --- loading ----------------------------------------------------------------------------------------
 
@@ -190,7 +194,11 @@ class Session:
         for index, slot in slots.items():
             if (tuple(leaves[index].shape), leaves[index].stride()) != (slot.shape, slot.stride):
                 raise CandidateError(f"changed the shape of input {index} in place")
-        return self.hand_over(result, slots)
+        handed = self.hand_over(result, slots)
+        if self.large:
+            del result
+            self.kept.give_back()
+        return handed
 
     def place(self, inputs: list[list[Any]]) -> tuple[dict[int, arena.Slot], dict[int, torch.Tensor]]:
         """Input tensors over the arena. The same slot is the same tensor object in every call, with other content."""
