@@ -37,6 +37,8 @@ CASES = {
     "separate_product": replace(LINEAR, variant="separate_epilogue"),
     "presplit_convolution": replace(CONV, variant="presplit"),
     "separate_convolution": replace(CONV, variant="separate_epilogue"),
+    "plain_convolution": replace(CONV, way="plain"),
+    "plain_sum": replace(WIDE, way="plain"),
 }
 
 
@@ -56,6 +58,13 @@ def test_every_variant_is_right(results: dict[str, Any], name: str):
 def test_statistics_in_double_precision_are_that_exact(results: dict[str, Any]):
     for given, wanted in results["looped_variance"]:
         torch.testing.assert_close(given, wanted, rtol=1e-12, atol=0.0)
+
+
+def test_what_is_taught_multiplies_with_triton_s_own_means():
+    taught = replace(CONV, way="plain").emitted().code
+    assert "tl.dot(weight, x, acc, input_precision=PRECISION)" in taught
+    assert "fp16" not in taught
+    assert "plain" not in alternatives(CONV.request, "sample")
 
 
 def test_variants_that_change_nothing_are_left_out():

@@ -15,6 +15,7 @@ from autotriton.propose.compiler.inductor.record import Request
 from autotriton.propose.compiler.templates.engine import alternatives, emitted
 from autotriton.propose.compiler.templates.export import Exported, export
 from autotriton.propose.compiler.templates.file import Emitted
+from autotriton.propose.compiler.templates.options import WAYS
 from autotriton.types import Mode
 
 _CHILD = Path(__file__).with_name("run_files.py")
@@ -52,6 +53,8 @@ class Sample:
     more: tuple[str, ...] = ()
     variant: str = ""
     """Another way to write it than the engine's first."""
+    way: str = ""
+    """One that is only taken where it is asked for."""
 
     @property
     def source(self) -> str:
@@ -70,7 +73,9 @@ class Sample:
         return export(self.request)
 
     def emitted(self) -> Emitted:
-        return alternatives(self.request, "sample")[self.variant] if self.variant else emitted(self.request, "sample")
+        if self.variant:
+            return alternatives(self.request, "sample")[self.variant]
+        return emitted(self.request, "sample", WAYS[self.way])
 
 
 def run_all(samples: dict[str, Sample], folder: Path) -> dict[str, Any]:

@@ -24,6 +24,8 @@ class Options:
     """fp32 operands of products and convolutions as sums of fp16 parts, made beforehand: None where it pays."""
     fused: bool = True
     """What follows a product, a convolution or another family's operator element by element is in its kernel."""
+    own_products: bool = True
+    """fp32 products of one-launch convolutions by a function of the file's own, faster than Triton's own ways."""
     strips: bool = True
     """Pooling windows that overlap from row to row share what they have in common."""
 
@@ -37,4 +39,13 @@ VARIANTS = (
     Options("separate_epilogue", "what follows a product or a convolution in a kernel of its own", fused=False),
     Options("windows", "pooling windows one by one, whatever they share", strips=False),
 )
-WAYS = {options.name: options for options in (DEFAULT, *VARIANTS)}
+PLAIN = Options(
+    "plain",
+    "the shortest programs: products by `tl.dot` alone, nothing in two steps, windows one by one",
+    split_sums=False,
+    split_operands=False,
+    own_products=False,
+    strips=False,
+)
+"""As they are taught: slower, so nothing a tuner should try."""
+WAYS = {options.name: options for options in (DEFAULT, *VARIANTS, PLAIN)}
