@@ -3,6 +3,7 @@
 packed     heavy work: images and weights are packed channels last first, then an implicit matrix product
 gather     light work: the implicit matrix product straight from the tensors, one launch
 pointwise  1x1 convolutions: a plain matrix product per image
+plain      any, where short programs are asked for
 direct     depthwise and thinly grouped ones, which memory bounds, and fp64: sums of products without tensor cores
 """
 
@@ -13,6 +14,7 @@ from collections.abc import Callable
 import torch
 import torch.fx
 
+from autotriton.propose.compiler.templates import conv_plain
 from autotriton.propose.compiler.templates.conv_call import DTYPES, ConvCall, parse
 from autotriton.propose.compiler.templates.conv_direct import render_direct
 from autotriton.propose.compiler.templates.conv_gather import render_gather
@@ -42,6 +44,8 @@ class Convolution:
 
     def render(self, site: Site) -> Piece:
         call = _parsed(site.node)
+        if site.options.plain and conv_plain.possible(call):
+            return conv_plain.render_plain(call, site)
         return RENDERERS[path_of(call, site.options.split_operands)](call, site)
 
 

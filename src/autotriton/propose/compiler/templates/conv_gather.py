@@ -46,9 +46,9 @@ _MULTIPROCESSORS = 132
 
 def render_gather(call: ConvCall, site: Site) -> Piece:
     writer = _Gather(call, site)
-    helpers = (*dot_helpers(call.dtype, site.options), *((HELPER,) if call.transposed else ()))
+    helpers = (*dot_helpers(call.dtype), *((HELPER,) if call.transposed else ()))
     text = writer.kernel() + "\n\n" + writer.wrapper()
-    return Piece(site.name, text, call.operands(), settings(call, site), helpers)
+    return Piece(site.name, text, call.operands(), settings(call, site.tf32), helpers)
 
 
 class _Gather:
@@ -140,7 +140,7 @@ class _Gather:
                     *self._numbers(),
                     *self._places(),
                     *self._loads(),
-                    dot_line(self.call.dtype, self.site.options),
+                    dot_line(self.call.dtype),
                 ]
             ),
         ]
@@ -210,7 +210,7 @@ class _Gather:
         return f"def {self.site.name}({self.names.signature()}):\n{indented(body)}\n"
 
 
-def settings(call: ConvCall, site: Site) -> tuple[Setting, ...]:
+def settings(call: ConvCall, tf32: bool) -> tuple[Setting, ...]:
     """Best guess first: as large a tile as leaves a program for every multiprocessor."""
     positions, outputs = call.images * call.pixels // call.phases, call.group_outputs
     block_m, block_n = 128, 16 if outputs <= 16 else 32 if outputs <= 32 else 64
@@ -226,7 +226,7 @@ def settings(call: ConvCall, site: Site) -> tuple[Setting, ...]:
     shapes += [(64, 32, 64, 4, 3), (32, 32, 32, 2, 3), (16, 16, 64, 2, 3), (128, 64, 32, 8, 2)]
     names = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "num_warps", "num_stages")
     tiles: list[Setting] = [dict(zip(names, shape, strict=True)) for shape in dict.fromkeys(shapes)]
-    return with_precisions(call, site, tiles)
+    return with_precisions(call.dtype, tf32, tiles)
 
 
 def _programs(call: ConvCall, positions: int, block_m: int, block_n: int) -> int:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from autotriton.propose.compiler.templates.conv_call import ConvCall
-from autotriton.propose.compiler.templates.options import Options
-from autotriton.propose.compiler.templates.piece import Setting, Site
+from autotriton.propose.compiler.templates.piece import Setting
 from autotriton.propose.compiler.templates.split import PARTS
 
 DOT = '''\
@@ -34,25 +32,22 @@ def dot_fp32(a, b, acc, PRECISION: tl.constexpr):
 '''
 
 
-def dot_helpers(dtype: torch.dtype, options: Options) -> tuple[str, ...]:
-    return (PARTS, DOT) if dtype is torch.float32 and options.own_products else ()
+def dot_helpers(dtype: torch.dtype) -> tuple[str, ...]:
+    return (PARTS, DOT) if dtype is torch.float32 else ()
 
 
-def dot_line(dtype: torch.dtype, options: Options) -> str:
+def dot_line(dtype: torch.dtype) -> str:
     """acc[output channel, position] takes this step's products."""
-    if dtype is not torch.float32:
-        return "acc = tl.dot(weight, x, acc)"
-    if options.own_products:
+    if dtype is torch.float32:
         return "acc = dot_fp32(weight, x, acc, PRECISION)"
-    return "acc = tl.dot(weight, x, acc, input_precision=PRECISION)"
+    return "acc = tl.dot(weight, x, acc)"
 
 
-def with_precisions(call: ConvCall, site: Site, tiles: list[Setting]) -> tuple[Setting, ...]:
+def with_precisions(dtype: torch.dtype, tf32: bool, tiles: list[Setting]) -> tuple[Setting, ...]:
     """The tile shapes, for fp32 with the ways to multiply; the first shapes are tried with every one."""
-    if call.dtype is not torch.float32:
+    if dtype is not torch.float32:
         return tuple(tiles)
-    own = ("fp16x3",) if site.options.own_products else ()
-    first, *others = ("tf32",) if site.tf32 else (*own, "bf16x6", "ieee")
+    first, *others = ("tf32",) if tf32 else ("fp16x3", "bf16x6", "ieee")
     found: list[Setting] = [{"PRECISION": first, **tile} for tile in tiles]
     found += [{"PRECISION": other, **tile} for other in others for tile in tiles[:3]]
     return tuple(found)

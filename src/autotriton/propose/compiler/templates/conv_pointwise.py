@@ -25,7 +25,7 @@ def is_pointwise(call: ConvCall) -> bool:
 
 def render_pointwise(call: ConvCall, site: Site) -> Piece:
     text = _kernel(call, site) + "\n\n" + _wrapper(call, site)
-    return Piece(site.name, text, call.operands(), settings(call, site), dot_helpers(call.dtype, site.options))
+    return Piece(site.name, text, call.operands(), settings(call, site.tf32), dot_helpers(call.dtype))
 
 
 def _sizes(call: ConvCall, site: Site) -> list[str]:
@@ -60,7 +60,7 @@ def _kernel(call: ConvCall, site: Site) -> str:
         f"    x = tl.load({x}_ptr + x_offsets, mask=(channel < CG)[:, None] & (p < P)[None, :], other=0.0)",
         "    weight_mask = oc_exists[:, None] & (channel < CG)[None, :]",
         f"    weight = tl.load({weight}_ptr + oc[:, None] * CG + channel[None, :], mask=weight_mask, other=0.0)",
-        f"    {dot_line(call.dtype, site.options)}",
+        f"    {dot_line(call.dtype)}",
         *names.bias_lines("[:, None]", "oc_exists"),
         *_coordinates(call),
         *([] if _is_flat(call) else ["n = n + tl.zeros((1, 1), dtype=tl.int64)  # indices span the tile"]),
@@ -115,7 +115,7 @@ def _wrapper(call: ConvCall, site: Site) -> str:
     return f"def {site.name}({names.signature()}):\n{indented(body)}\n"
 
 
-def settings(call: ConvCall, site: Site) -> tuple[Setting, ...]:
+def settings(call: ConvCall, tf32: bool) -> tuple[Setting, ...]:
     deep = 16 if call.group_channels <= 16 else 32 if call.group_channels <= 32 else 64
     wide = 16 if call.group_outputs <= 16 else 32 if call.group_outputs <= 32 else 64
     full = 128 if call.group_outputs > 64 else wide
@@ -125,4 +125,4 @@ def settings(call: ConvCall, site: Site) -> tuple[Setting, ...]:
     shapes += [(64, wide, deep, 4, 2), (64, wide, 32, 4, 3), (256, wide, 32, 8, 2), (32, wide, 64, 4, 3)]
     names = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "num_warps", "num_stages")
     tiles: list[Setting] = [dict(zip(names, shape, strict=True)) for shape in dict.fromkeys(shapes)]
-    return with_precisions(call, site, tiles)
+    return with_precisions(call.dtype, tf32, tiles)

@@ -24,8 +24,8 @@ class Options:
     """fp32 operands of products and convolutions as sums of fp16 parts, made beforehand: None where it pays."""
     fused: bool = True
     """What follows a product, a convolution or another family's operator element by element is in its kernel."""
-    own_products: bool = True
-    """fp32 products of one-launch convolutions by a function of the file's own, faster than Triton's own ways."""
+    plain: bool = False
+    """Convolutions in the shortest form (`conv_plain.py`)."""
     strips: bool = True
     """Pooling windows that overlap from row to row share what they have in common."""
 
@@ -41,11 +41,11 @@ VARIANTS = (
 )
 PLAIN = Options(
     "plain",
-    "the shortest programs: products by `tl.dot` alone, nothing in two steps, windows one by one",
+    "the shortest programs: convolutions tap by tap, nothing in two steps, windows one by one",
     split_sums=False,
     split_operands=False,
-    own_products=False,
     strips=False,
+    plain=True,
 )
 """As they are taught: slower, so nothing a tuner should try."""
 WAYS = {options.name: options for options in (DEFAULT, *VARIANTS, PLAIN)}
