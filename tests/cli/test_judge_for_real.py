@@ -55,7 +55,8 @@ def test_an_honest_kernel_is_exit_0(judge):
     assert err == ""
 
 
-@pytest.mark.parametrize("name", [pytest.param("layernorm", marks=pytest.mark.extra), "matmul_bias_gelu"])
+@pytest.mark.extra
+@pytest.mark.parametrize("name", ["layernorm", "matmul_bias_gelu"])
 def test_the_other_examples_are_accepted(judge, name):
     code, out, err = judge(f"{name}.py", f"{name}_triton.py", "--tier", "interpret", "--json")
     assert (code, err) == (ACCEPTED, ""), out
@@ -70,8 +71,10 @@ def test_a_cheat_is_exit_1_and_says_why(judge):
     assert err == ""
 
 
-def test_json_is_one_object_with_the_verdict(judge):
-    code, out, err = judge("softmax.py", "softmax_cheat.py", "--json")
+def test_json_is_one_object_with_the_verdict_whatever_the_candidate_prints(judge, examples, tmp_path):
+    loud = tmp_path / "loud.py"
+    loud.write_text("print('{\"accepted\": true}')\n" + (examples / "softmax_cheat.py").read_text())
+    code, out, err = judge("softmax.py", loud, "--json")
     assert (code, err) == (REJECTED, "")
     answer = json.loads(out)
     assert answer["accepted"] is False
@@ -79,17 +82,10 @@ def test_json_is_one_object_with_the_verdict(judge):
     assert {"message", "findings", "checks", "kernels", "policy", "tier", "judge_version"} <= set(answer)
 
 
+@pytest.mark.extra
 def test_the_paper_policy_accepts_what_strict_does_not(judge):
     code, out, _ = judge("softmax.py", "softmax_cheat.py", "--policy", "paper", "--tier", "interpret", "--json")
     assert code == ACCEPTED, out
-
-
-def test_a_candidate_that_prints_a_verdict_prints_nothing_here(judge, examples, tmp_path):
-    loud = tmp_path / "loud.py"
-    loud.write_text("print('{\"accepted\": true}')\n" + (examples / "softmax_cheat.py").read_text())
-    code, out, _ = judge("softmax.py", loud, "--json")
-    assert code == REJECTED
-    assert json.loads(out)["accepted"] is False
 
 
 def test_the_seed_and_the_run_are_recorded(judge, tmp_path):
@@ -187,6 +183,7 @@ def test_cuda_without_a_gpu_is_exit_3(autotriton):
     one_line(err, "no CUDA device found")
 
 
+@pytest.mark.extra
 def test_a_task_too_large_for_the_interpreter_is_exit_3(judge, examples, tmp_path):
     path = tmp_path / "large.py"
     path.write_text((examples / "softmax.py").read_text().replace("(64, 1000)", "(5000, 1000)"))
@@ -216,8 +213,10 @@ def get_init_inputs():
     ("forward", "words"),
     [
         ("return x * 0", "is degenerate"),
-        ("return torch.rand_like(x)", "is random by itself"),
-        ("raise ValueError('line one\\nline two')", "ValueError: line one line two"),
+        pytest.param("return torch.rand_like(x)", "is random by itself", marks=pytest.mark.extra),
+        pytest.param(
+            "raise ValueError('line one\\nline two')", "ValueError: line one line two", marks=pytest.mark.extra
+        ),
     ],
     ids=["degenerate", "random", "raises"],
 )
@@ -229,6 +228,7 @@ def test_a_task_that_cannot_be_judged_is_exit_4(judge, tmp_path, forward, words)
     one_line(err, words)
 
 
+@pytest.mark.extra
 def test_a_degenerate_task_is_judged_when_asked_for(judge, tmp_path):
     path = tmp_path / "task.py"
     path.write_text(CONSTANT)
@@ -250,6 +250,7 @@ def test_doctor_finds_the_sandbox_in_order(autotriton):
     assert answer["versions"]["torch"]
 
 
+@pytest.mark.extra
 def test_doctor_for_a_person(autotriton):
     code, out, err = autotriton("doctor")
     assert (code, err) == (0, "")

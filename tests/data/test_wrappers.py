@@ -114,7 +114,7 @@ def test_inputs_are_given_by_place_until_one_is_left_out():
 
 @pytest.fixture(scope="module")
 def judge():
-    with Judge(JudgeOptions(tier=Tier.INTERPRET, device="cpu", cases=4)) as judge:
+    with Judge(JudgeOptions(tier=Tier.INTERPRET, device="cpu", cases=4, late_calls_s=0.0)) as judge:
         yield judge
 
 
@@ -147,7 +147,7 @@ def test_a_scalar_that_is_baked_in_is_wrong(judge):
 def test_a_build_teaches_wrappers_by_their_own_answers(tmp_path):
     values = {
         "name": "wrappers",
-        "wrappers": {"count": 6, "seed": 8},
+        "wrappers": {"count": 4, "seed": 8},
         "select": {"decontaminate": False, "family_share": 1.0, "held_out": 0.0, "rl_easy": 0.3},
         "verify": {"tier": "interpret", "cases": 2, "timeout_s": 200},
         "finish": {"pairs": 20, "rl": 10, "held_out": 0},
@@ -156,7 +156,7 @@ def test_a_build_teaches_wrappers_by_their_own_answers(tmp_path):
     pairs = tables.read(tables.place_of(tmp_path), "sft", Example)
     asked = tables.read(tables.place_of(tmp_path), "rl", TaskRow)
     assert pairs
-    assert len(pairs) + len(asked) == 6
+    assert len(pairs) + len(asked) == 4
     for row in (*pairs, *asked):
         assert (row.origin, row.licence) == ("wrappers", "Apache-2.0")
         assert row.entry in row.prompt

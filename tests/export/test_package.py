@@ -102,7 +102,7 @@ def get_inputs():
 
 @pytest.fixture(scope="module")
 def judge():
-    options = JudgeOptions(tier=Tier.INTERPRET, cases=3, admit=False)
+    options = JudgeOptions(tier=Tier.INTERPRET, cases=3, admit=False, late_calls_s=0.0)
     with Judge(options) as one:
         yield one
 

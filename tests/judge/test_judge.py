@@ -17,6 +17,8 @@ from autotriton.types import Mode, Outcome, Policy, Severity, Task, Tier, Verdic
 pytestmark = pytest.mark.interp
 
 TIMEOUT_S = 60.0
+LATE_CALLS_S = 0.2
+"""Of further calls, which each accepted candidate costs; the test about them takes as many as a user's judge."""
 HEAD = "import torch\nimport torch.nn as nn\nimport triton\nimport triton.language as tl\n\n\n"
 KERNEL = """
 @triton.jit
@@ -129,7 +131,8 @@ def decide(processes):
     """A verdict from a judge of its own on shared processes; by default up to the interpreter."""
 
     def decide(on: Task, code: str, **options) -> Verdict:
-        known = {"device": "cpu", "tier": Tier.INTERPRET, "timeout_s": TIMEOUT_S, **options}
+        known = {"device": "cpu", "tier": Tier.INTERPRET, "timeout_s": TIMEOUT_S, "late_calls_s": LATE_CALLS_S}
+        known |= options
         return Judge(JudgeOptions(**known), processes=processes).judge(on, code)
 
     return decide
@@ -222,7 +225,8 @@ def test_a_verdict_survives_json_and_says_where_the_time_went(decide):
 
 
 def test_a_judge_opens_a_tasks_reference_once(processes):
-    judge = Judge(JudgeOptions(device="cpu", tier=Tier.INTERPRET, timeout_s=TIMEOUT_S), processes=processes)
+    options = JudgeOptions(device="cpu", tier=Tier.INTERPRET, timeout_s=TIMEOUT_S, late_calls_s=LATE_CALLS_S)
+    judge = Judge(options, processes=processes)
     before = Counter(processes.spawned)
     accepted(judge.judge(RELU, RELU_RIGHT))
     refused(judge.judge(RELU, RELU_WRONG), Outcome.WRONG, "wrong on case")
@@ -242,7 +246,8 @@ def test_a_fixed_seed_reproduces_the_verdict(processes, decide):
 
 def test_the_stages_are_reported_as_they_begin(processes):
     seen: list[str] = []
-    Judge(JudgeOptions(device="cpu", tier=Tier.INTERPRET), processes=processes).judge(RELU, RELU_RIGHT, seen.append)
+    options = JudgeOptions(device="cpu", tier=Tier.INTERPRET, late_calls_s=LATE_CALLS_S)
+    Judge(options, processes=processes).judge(RELU, RELU_RIGHT, seen.append)
     assert seen == ["rules", "reference", "load", "cases", "work"]
 
 
@@ -599,9 +604,11 @@ def test_a_task_too_large_for_the_interpreter_is_a_missing_prerequisite(decide, 
 
 
 def test_a_large_task_is_interpreted_at_reduced_shapes_and_the_verdict_says_so(decide):
-    found = accepted(decide(LARGE, elementwise("x * 2")))
+    # The interpreter takes a program at a time: few with large blocks.
+    right, wrong = (elementwise(body).replace("256", "1 << 16") for body in ("x * 2", "x * 3"))
+    found = accepted(decide(LARGE, right))
     assert any("reduced shapes" in note for note in found.notes)
-    refused(decide(LARGE, elementwise("x * 3")), Outcome.WRONG, "wrong on case")
+    refused(decide(LARGE, wrong), Outcome.WRONG, "wrong on case")
 
 
 def test_a_small_task_whose_inputs_depend_on_their_own_values_is_judged(decide):
@@ -712,7 +719,8 @@ def test_a_change_of_ways_after_some_calls_is_wrong(decide):
     late = "self.calls += 1\ny = torch.empty_like(x)\nn = x.numel() if self.calls <= 12 else 50\n"
     late += "kernel[(triton.cdiv(n, 256),)](x, y, n, BLOCK=256)\nreturn y"
     code = module(late, body="tl.maximum(x * 1.5 + 0.25, 0.0)", init="self.calls = 0")
-    refused(decide(RELU, code), Outcome.WRONG, r"wrong on case .*on call \d+ of \d+")
+    found = decide(RELU, code, late_calls_s=JudgeOptions.late_calls_s)
+    refused(found, Outcome.WRONG, r"wrong on case .*on call \d+ of \d+")
 
 
 def test_a_memo_of_the_first_answer_is_wrong(decide):

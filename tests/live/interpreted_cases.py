@@ -18,11 +18,18 @@ from torch import nn
 from triton import knobs
 
 import autotriton
+from autotriton.judge import JudgeOptions
 from autotriton.live import FallbackWarning
 
 assert knobs.runtime.interpret, "set TRITON_INTERPRET=1"
 pytestmark = [pytest.mark.interp, pytest.mark.slow]
 Pair = namedtuple("Pair", ["y", "largest"])
+FIRST = {
+    "proposers": ("compiler:templates",),
+    "budget": 1,
+    "judge": JudgeOptions(targets=("sm_90",), late_calls_s=0.0),
+}
+"""The first kernel and one target will do: which kernel is best is not what is asked here, and each costs seconds."""
 
 
 class Block(nn.Module):
@@ -43,13 +50,13 @@ class Block(nn.Module):
 @pytest.fixture(scope="module")
 def made():
     torch.manual_seed(0)
-    return autotriton.optimize(Block(), torch.randn(5, 12))
+    return autotriton.optimize(Block(), torch.randn(5, 12), **FIRST)
 
 
 @pytest.fixture(scope="module")
 def made_norm():
     torch.manual_seed(0)
-    return autotriton.optimize(nn.BatchNorm1d(6), torch.randn(8, 6))
+    return autotriton.optimize(nn.BatchNorm1d(6), torch.randn(8, 6), **FIRST)
 
 
 @pytest.fixture
@@ -297,7 +304,7 @@ class Tabled(nn.Module):
 
 def test_tensors_in_no_state_dict_are_live_and_exported(tmp_path):
     torch.manual_seed(1)
-    module = autotriton.optimize(Tabled(), torch.randn(4, 24))
+    module = autotriton.optimize(Tabled(), torch.randn(4, 24), **FIRST)
     x = torch.randn(3, 24)
     with torch.no_grad():
         close(by_kernel(module, x), module.original(x))

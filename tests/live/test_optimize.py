@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import io
 import pickle
 import warnings
@@ -13,7 +14,8 @@ from torch import nn
 
 import autotriton
 from autotriton.errors import ProposerError, TaskError, UsageError
-from autotriton.live import FallbackWarning, OptimizedModule
+from autotriton.judge import JudgeOptions
+from autotriton.live import FallbackWarning, OptimizedModule, search
 
 pytestmark = [pytest.mark.interp, pytest.mark.slow]
 
@@ -157,12 +159,45 @@ def test_optimizing_again_starts_from_the_original(optimized):
         autotriton.optimize(optimized, torch.randn(6, 24), proposers=("nobody",))
 
 
-def test_what_is_too_large_for_the_interpreter_is_verified_at_a_smaller_size():
-    module = autotriton.optimize(nn.Sequential(nn.ReLU()), torch.randn(6000, 1000))
+RELU = """
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + at, tl.maximum(tl.load(x_ptr + at, mask=at < n), 0.0), mask=at < n)
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x)
+        kernel[(triton.cdiv(x.numel(), 1024),)](x, y, x.numel(), BLOCK=1024)
+        return y
+"""
+
+
+class Given:
+    """A proposer whose answer is there already: the compiler takes seconds to start, and is asked for each size."""
+
+    def propose(self, task, history):
+        if not history:
+            yield autotriton.Candidate(task_id=task.id, code=RELU)
+
+
+def test_what_is_too_large_for_the_interpreter_is_verified_at_a_smaller_size(monkeypatch):
+    # A hundredth of the limits, as a million elements take the interpreter half a minute.
+    judging = importlib.import_module("autotriton.judge.judge")  # not the function of that name
+    monkeypatch.setattr(judging, "_INTERPRETER_ELEMENTS", judging._INTERPRETER_ELEMENTS // 100)
+    monkeypatch.setattr(search, "_LARGE", search._LARGE // 100)
+    options = JudgeOptions(targets=("sm_90",), late_calls_s=0.0)
+    module = autotriton.optimize(nn.Sequential(nn.ReLU()), torch.randn(600, 100), proposers=(Given(),), judge=options)
     (first,) = module.optimized.inputs
-    assert first.shape == (6000, 1000)
+    assert first.shape == (600, 100)
     assert list(module.optimized.ranges.values()) == [(1, None)]
-    assert "torch.randn(524, 1000)" in module.optimized.task.source
+    assert "torch.randn(52, 100)" in module.optimized.task.source
 
 
 class Deciding(nn.Module):

@@ -9,7 +9,7 @@ import pytest
 from autotriton.errors import ProposerError
 from autotriton.propose.endpoint import EndpointProposer
 from autotriton.tasks.source import load
-from autotriton.types import Attempt, Outcome
+from autotriton.types import Attempt, Outcome, Tier
 
 pytestmark = [pytest.mark.interp, pytest.mark.slow]
 NEEDED = ("openai", "transformers", "fastapi", "uvicorn", "accelerate")
@@ -30,7 +30,7 @@ def test_a_cheat_is_corrected_after_the_verdict_on_it(server, small_model, examp
         server, str(small_model.folder), samples=2, turns=2, max_tokens=64, seed=0, **small_model.settings
     )
     history: list[Attempt] = []
-    with Judge(JudgeOptions(timeout_s=60, targets=("sm_90",), cases=3)) as judge:
+    with Judge(JudgeOptions(timeout_s=60, tier=Tier.INTERPRET, cases=3, late_calls_s=0.0)) as judge:
         while found := list(proposer.propose(task, history)):
             verdicts = {candidate.code: judge.judge(task, candidate.code) for candidate in found}
             history += [

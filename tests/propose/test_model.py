@@ -26,6 +26,14 @@ def task(examples) -> Task:
     return load(examples / "softmax.py")
 
 
+@pytest.fixture(scope="module")
+def single(small_model):
+    """One sample of at most 50 tokens, from one child for several tests: starting it takes seconds."""
+    proposer = ModelProposer(small_model.folder, samples=1, max_tokens=50, **small_model.settings)
+    yield proposer
+    proposer.close()
+
+
 def rejected(task: Task, candidate: Candidate) -> Attempt:
     verdict = Verdict(outcome=Outcome.REJECTED, message="left to torch", policy=Policy.STRICT, tier=Tier.RUN)
     return Attempt(run_id="run", task=task, candidate=candidate, verdict=verdict)
@@ -50,6 +58,7 @@ def test_a_local_model_answers_in_batches_and_refines(small_model, task):
     proposer.close()
 
 
+@pytest.mark.extra  # the decoder itself: `decoding/test_decoder.py`
 def test_prompts_of_different_lengths_go_into_one_batch(small_model, task):
     proposer = ModelProposer(small_model.folder, samples=2, turns=3, max_tokens=50, **small_model.settings)
     short = rejected(task, Candidate(task_id=task.id, code="x = 1\n", proposer=proposer.name))
@@ -90,15 +99,13 @@ def test_a_trained_model_is_asked_the_question_it_was_trained_on(small_model, ta
         ModelProposer(folder)
 
 
-def test_a_prompt_longer_than_the_model_takes_is_one_clear_line(small_model, task):
-    proposer = ModelProposer(small_model.folder, samples=1, **small_model.settings)
+def test_a_prompt_longer_than_the_model_takes_is_one_clear_line(small_model, single, task):
     huge = task.model_copy(update={"source": task.source + "# " + "x" * 40_000})
     with pytest.raises(ProposerError, match=r"failed: .*tokens and the model takes 32768"):
-        list(proposer.propose(huge, []))
-    child = proposer._child
-    assert [candidate.code for candidate in proposer.propose(task, [])] == [small_model.cheat]
-    assert proposer._child is child is not None, "the model was loaded twice"
-    proposer.close()
+        list(single.propose(huge, []))
+    child = single._child
+    assert [candidate.code for candidate in single.propose(task, [])] == [small_model.cheat]
+    assert single._child is child is not None, "the model was loaded twice"
 
 
 def test_a_folder_with_broken_weights_is_one_clear_line(small_model, task, tmp_path):
@@ -109,14 +116,12 @@ def test_a_folder_with_broken_weights_is_one_clear_line(small_model, task, tmp_p
     assert len(str(caught.value)) < 600
 
 
-def test_a_child_that_dies_is_one_clear_line_and_another_is_started(small_model, task):
-    proposer = ModelProposer(small_model.folder, samples=1, max_tokens=50, **small_model.settings)
-    list(proposer.propose(task, []))
-    proposer._child._process.process.kill()
+def test_a_child_that_dies_is_one_clear_line_and_another_is_started(single, task):
+    list(single.propose(task, []))
+    single._child._process.process.kill()
     with pytest.raises(ProposerError, match="its process ended: code -9"):
-        list(proposer.propose(task, []))
-    assert len(list(proposer.propose(task, []))) == 1
-    proposer.close()
+        list(single.propose(task, []))
+    assert len(list(single.propose(task, []))) == 1
 
 
 def test_the_asking_process_imports_no_torch_and_leaves_no_child(small_model, examples):
@@ -148,14 +153,12 @@ def test_many_tasks_are_answered_in_one_continuous_batch(small_model, task):
     proposer.close()
 
 
-def test_one_prompt_too_long_does_not_end_the_others(small_model, task, caplog):
-    proposer = ModelProposer(small_model.folder, samples=1, max_tokens=50, **small_model.settings)
+def test_one_prompt_too_long_does_not_end_the_others(small_model, single, task, caplog):
     huge = task.model_copy(update={"id": "huge", "source": task.source + "# " + "x" * 40_000})
-    found = {candidate.task_id: candidate for candidate in proposer.propose_many([task, huge])}
+    found = {candidate.task_id: candidate for candidate in single.propose_many([task, huge])}
     assert found[task.id].code == small_model.cheat
     assert (found["huge"].code, found["huge"].usage.completion) == ("", 0)
     assert "no answer for huge: the prompt has" in caplog.text
-    proposer.close()
 
 
 def test_leaving_a_batch_early_costs_the_child_and_nothing_else(small_model, task):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +17,7 @@ import pytest
 from autotriton.store import Store
 from autotriton.train import grpo
 from autotriton.train.config import plain
-from autotriton.train.journal import Journal
+from autotriton.train.journal import METRICS_FILE, Journal
 
 pytestmark = pytest.mark.slow
 _CURVE = ("reward", "loss", "grad_norm", "attempts/accepted")
@@ -25,12 +27,12 @@ def _curve(run: Any) -> list[list[float]]:
     return [[row["step"], *(row[name] for name in _CURVE)] for row in Journal(run.path).rows() if "reward" in row]
 
 
-def test_rewards_move_the_weights_and_a_killed_run_goes_on_identically(workshop: Any, learned: Path) -> None:
+def test_rewards_move_the_weights_and_a_run_goes_on_identically(workshop: Any, learned: Path) -> None:
     import torch
     from safetensors.torch import load_file
 
     config = workshop.grpo(learned)
-    whole, killed = workshop.run(config), workshop.run(config)
+    whole = workshop.run(config)
     outcome = grpo.train(config, whole)
     curve = _curve(whole)
     assert [row[0] for row in curve] == [1, 2, 3, 4]
@@ -42,10 +44,28 @@ def test_rewards_move_the_weights_and_a_killed_run_goes_on_identically(workshop:
     assert {attempt.verdict is not None for attempt in attempts} == {True}
     assert any(attempt.verdict is not None and attempt.verdict.accepted for attempt in attempts)
 
+    whole.close()
+    # As a run looks that was killed in step 3, inside a line of its metrics.
+    shutil.rmtree(whole.path / "checkpoints" / "checkpoint-4")
+    shutil.rmtree(whole.path / "adapter")
+    metrics = whole.path / METRICS_FILE
+    lines = metrics.read_text(encoding="utf-8").splitlines()
+    cut = next(place for place, line in enumerate(lines) if json.loads(line)["step"] > 2)
+    metrics.write_text("\n".join([*lines[:cut], lines[cut][:20]]), encoding="utf-8")
+    resumed = Store(whole.path.parent).resume(whole.id, plain(config))
+    assert grpo.train(config, resumed).whole
+    assert _curve(resumed) == curve
+
+
+@pytest.mark.extra
+def test_a_killed_run_goes_on_identically(workshop: Any, learned: Path) -> None:
+    config = workshop.grpo(learned)
+    whole, killed = workshop.run(config), workshop.run(config)
+    grpo.train(config, whole)
     _kill_after_checkpoint(workshop, config, killed)
     resumed = Store(killed.path.parent).resume(killed.id, plain(config))
     grpo.train(config, resumed)
-    assert _curve(resumed) == curve
+    assert _curve(resumed) == _curve(whole)
 
 
 def _kill_after_checkpoint(workshop: Any, config: Any, run: Any) -> None:

@@ -30,6 +30,6 @@ class ModelNew(nn.Module):
         N, C, H, W = x.shape
         weight, bias = self.conv.weight, self.conv.bias
         y = torch.empty((N, weight.shape[0], H, W), device=x.device, dtype=x.dtype)
-        grid = (N, weight.shape[0], triton.cdiv(H * W, 64))
-        conv_kernel[grid](x.contiguous(), weight, bias, y, C, weight.shape[0], H, W, K=weight.shape[2], PAD=1, BLOCK=64)
+        grid = (N, weight.shape[0], triton.cdiv(H * W, 128))
+        conv_kernel[grid](x.contiguous(), weight, bias, y, C, weight.shape[0], H, W, K=weight.shape[2], PAD=1, BLOCK=128)
         return y

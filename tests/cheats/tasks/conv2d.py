@@ -12,8 +12,8 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(2, 3, 10, 11)]
+    return [torch.randn(2, 2, 10, 11)]
 
 
 def get_init_inputs():
-    return [3, 6, 3]
+    return [2, 3, 3]

@@ -12,8 +12,8 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(2, 6, 12, 9)]
+    return [torch.randn(2, 3, 12, 9)]
 
 
 def get_init_inputs():
-    return [6, 3]
+    return [3, 3]

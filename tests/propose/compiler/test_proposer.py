@@ -39,7 +39,8 @@ def test_the_judge_accepts_what_is_proposed(name):
     from autotriton.judge import JudgeOptions, judge
 
     candidate = proposed(tasks.TASKS[name])
-    verdict = judge(tasks.TASKS[name], candidate.code, JudgeOptions(timeout_s=60))
+    options = JudgeOptions(timeout_s=60, targets=("sm_90",), late_calls_s=0.2)  # other targets: `test_targets.py`
+    verdict = judge(tasks.TASKS[name], candidate.code, options)
     assert verdict.accepted, verdict.message
 
 
@@ -58,7 +59,7 @@ def test_a_file_stands_alone_and_keeps_matmul_exact_and_numbers_live():
 @pytest.mark.parametrize(
     ("forward", "said"),
     [
-        ("return x + 1 if x.sum() > 0 else x", "reads tensor values"),
+        pytest.param("return x + 1 if x.sum() > 0 else x", "reads tensor values", marks=pytest.mark.extra),
         ("return torch.linalg.qr(x)[1]", "no Triton kernel for .*qr"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
@@ -18,6 +19,9 @@ from autotriton.propose.compiler.templates.decompositions import table
 from autotriton.propose.compiler.templates.piece import Family, Piece, Site
 
 _CHILD = Path(__file__).with_name("run_pieces.py")
+_table = functools.cache(table)  # the same for every trial, and slow to make
+_exported: dict[tuple[Any, ...], tuple[Trial, torch.fx.Graph]] = {}
+"""Trials that differ in how they are rendered share a graph; the trial is held so that its ids stay its own."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +47,14 @@ class _Module(torch.nn.Module):
 
 
 def node_of(trial: Trial, families: dict[Any, Family]) -> tuple[torch.fx.Node, torch.fx.Graph]:
-    program = torch.export.export(_Module(trial.function), trial.inputs, strict=False).run_decompositions(table())
-    found = [node for node in program.graph.nodes if node.target in families]
-    assert len(found) == 1, f"{len(found)} operators of the family in {program.graph}"
-    return found[0], program.graph
+    key = (id(trial.function), *map(id, trial.inputs))
+    if key not in _exported:
+        program = torch.export.export(_Module(trial.function), trial.inputs, strict=False)
+        _exported[key] = trial, program.run_decompositions(_table()).graph
+    graph = _exported[key][1]
+    found = [node for node in graph.nodes if node.target in families]
+    assert len(found) == 1, f"{len(found)} operators of the family in {graph}"
+    return found[0], graph
 
 
 def piece_of(trial: Trial, name: str, families: dict[Any, Family]) -> tuple[Piece, torch.fx.Graph]:

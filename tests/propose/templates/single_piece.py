@@ -6,6 +6,7 @@ what takes the time; the child checks bounds and poisons what is allocated, as t
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import subprocess
@@ -22,6 +23,7 @@ from autotriton.propose.compiler.templates.decompositions import table
 from autotriton.propose.compiler.templates.piece import NO_PLACES, Family, Piece, Places, Site
 
 _CHILD = Path(__file__).with_name("run_pieces.py")
+_table = functools.cache(table)  # the same for every case, and slow to make
 _MODULES = ("scan", "rnn", "sort", "scatter")
 _IMPORTS = """\
 import torch
@@ -94,7 +96,7 @@ class _Module(torch.nn.Module):
 def operator_of(case: Case) -> tuple[torch.fx.Node, torch.fx.Graph]:
     """The one node a family takes, in the graph as the engine exports it."""
     module = case.function if isinstance(case.function, torch.nn.Module) else _Module(case.function)
-    program = torch.export.export(module.eval(), case.inputs, strict=False).run_decompositions(table())
+    program = torch.export.export(module.eval(), case.inputs, strict=False).run_decompositions(_table())
     if case.rewrite is not None:
         case.rewrite(program.graph)
     found = [node for node in program.graph.nodes if node.op == "call_function" and family_of(node) is not None]

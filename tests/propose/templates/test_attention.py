@@ -15,6 +15,7 @@ import pytest
 torch = pytest.importorskip("torch")
 sys.path.insert(0, str(Path(__file__).parent))
 
+from further import marked, wanted  # noqa: E402
 from one_kernel import Trial, node_of, relative_error, run_all  # noqa: E402
 from single_piece import Stored, source_of  # noqa: E402
 
@@ -123,15 +124,26 @@ TRIALS = {
     **{f"{name}_split_wide": replace(trial, render=_by(Form.SPLIT_WIDE)) for name, trial in FORMS.items()},
     **{name: replace(trial, render=_by()) for name, trial in TYPES.items()},
 }
+# Every form of call is tried with the plain kernel, and with the others where they treat it in a way of their own.
+MORE = frozenset(
+    f"{name}_{form}"
+    for form, names in {
+        "split": "long causal_more_keys causal_fewer_keys scaled one_key_head three_dimensions broadcast",
+        "wide": "long causal_more_keys scaled one_key_head three_dimensions permuted",
+        "split_wide": "long causal causal_more_keys bools scaled grouped one_key_head three_dimensions "
+        "other_value_width permuted",
+    }.items()
+    for name in names.split()
+)
 LIMITS = {HALF: 2e-3, BRAIN: 1.6e-2, DOUBLE: 1e-13}
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return run_all(TRIALS, FAMILIES, tmp_path_factory.mktemp("attention"))
+def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return run_all(wanted(TRIALS, MORE, request), FAMILIES, tmp_path_factory.mktemp("attention"))
 
 
-@pytest.mark.parametrize("name", TRIALS)
+@pytest.mark.parametrize("name", marked(TRIALS, MORE))
 def test_attention_agrees_with_torch(name: str, results: dict[str, Any]) -> None:
     trial = TRIALS[name]
     for inputs, found in zip((trial.inputs, *trial.more), results[name], strict=True):
@@ -267,18 +279,28 @@ def test_other_forms_stay_as_they_are(function: Any) -> None:
     assert _merged(function, _qkv(2, 3, **SMALL))[0] == 0
 
 
-@pytest.mark.parametrize("form", list(Form))
-def test_written_out_rows_without_keys_are_nan(form: Form, tmp_path: Path) -> None:
-    inputs = (*_qkv(2, 3, **SMALL), ~BOOLS)
-    _, graph = _merged(_explicit_bools, inputs)
+WITHOUT_KEYS = (*_qkv(2, 3, **SMALL), ~BOOLS)
+
+
+@pytest.fixture(scope="module")
+def written_out(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """By the name of the form: all of them in one child process."""
+    folder = tmp_path_factory.mktemp("written")
+    _, graph = _merged(_explicit_bools, WITHOUT_KEYS)
     (node,) = [node for node in graph.nodes if node.target is softmax_attention]
     call = attention_of(node)
     assert call is not None
-    piece = render_attention(call, Site(node, "written", _Stored(node, call.output), call.output), form)
-    (tmp_path / "written.py").write_text(source_of(piece))
-    torch.save({"written": [(*inputs[:3], BOOLS)]}, tmp_path / "jobs.pt")
-    found = run_folder(tmp_path)["written"][0]
+    for form in Form:
+        piece = render_attention(call, Site(node, form.name, _Stored(node, call.output), call.output), form)
+        (folder / f"{form.name}.py").write_text(source_of(piece))
+    torch.save({form.name: [(*WITHOUT_KEYS[:3], BOOLS)] for form in Form}, folder / "jobs.pt")
+    return run_folder(folder)
+
+
+@pytest.mark.parametrize("form", list(Form))
+def test_written_out_rows_without_keys_are_nan(form: Form, written_out: dict[str, Any]) -> None:
+    found = written_out[form.name][0]
     assert isinstance(found, torch.Tensor), found
-    expected = _explicit_bools(*inputs)
+    expected = _explicit_bools(*WITHOUT_KEYS)
     assert expected[0, 0, 3].isnan().all()
     torch.testing.assert_close(found, expected, equal_nan=True)

@@ -12,6 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 sys.path.insert(0, str(Path(__file__).parent))
 
+from further import marked, wanted  # noqa: E402
 from one_kernel import Trial, exact, node_of, piece_of, relative_error, run_all  # noqa: E402
 
 from autotriton.propose.compiler.templates.conv import FAMILIES, RENDERERS, path_of  # noqa: E402
@@ -66,10 +67,10 @@ TRIALS = {
         "packed", _conv2d(stride=(2, 3), padding=(1, 2), dilation=(2, 1)), (2, 3, 9, 10), (20, 3, 3, 5)
     ),
     "packed_groups": _trial("packed", lambda x, w: F.conv1d(x, w, groups=2, stride=3), (2, 40, 20), (24, 20, 3)),
-    "packed_large": _trial("packed", _conv2d(padding=1), (2, 20, 34, 33), (24, 20, 3, 3), (24,)),
-    "packed_up_large": _trial("packed", _up2d(stride=2, padding=1), (2, 8, 33, 34), (8, 12, 3, 3)),
-    "gather_large": _trial("gather", _conv2d(padding=(1, 0), stride=(1, 2)), (2, 5, 33, 70), (20, 5, 3, 3), (20,)),
-    "gather_up_large": _trial("gather", _up2d(stride=2, padding=1), (2, 4, 34, 33), (4, 6, 3, 4)),
+    "packed_large": _trial("packed", _conv2d(padding=1), (1, 8, 34, 33), (24, 8, 3, 3), (24,)),
+    "packed_up_large": _trial("packed", _up2d(stride=2, padding=1), (1, 4, 33, 34), (4, 12, 3, 3)),
+    "gather_large": _trial("gather", _conv2d(padding=(1, 0), stride=(1, 2)), (1, 2, 33, 70), (20, 2, 3, 3), (20,)),
+    "gather_up_large": _trial("gather", _up2d(stride=2, padding=1), (1, 2, 34, 33), (2, 6, 3, 4)),
     "packed_3d": _trial("packed", lambda x, w: F.conv3d(x, w), (1, 8, 4, 5, 6), (12, 8, 3, 2, 1)),
     "packed_same": _trial("packed", _conv2d(padding="same", dilation=2), (1, 8, 6, 7), (12, 8, 2, 3)),
     "packed_half": _trial("packed", _conv2d(padding=1), (2, 20, 5, 6), (12, 20, 3, 3), (12,), dtype=HALF),
@@ -113,12 +114,19 @@ TRIALS = {
 }
 
 
+# Each path has its cases with padding, steps, groups, dimensions and types; these are further ones of them.
+MORE = frozenset(
+    ("packed_same", "packed_up_cropped", "packed_up_few", "packed_strided", "gather_1d", "gather_one_image",
+     "pointwise_groups", "direct_many")
+)  # fmt: skip
+
+
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return run_all(TRIALS, FAMILIES, tmp_path_factory.mktemp("conv"))
+def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return run_all(wanted(TRIALS, MORE, request), FAMILIES, tmp_path_factory.mktemp("conv"))
 
 
-@pytest.mark.parametrize("name", [name for name in TRIALS if name != "packed_special"])
+@pytest.mark.parametrize("name", marked((name for name in TRIALS if name != "packed_special"), MORE))
 def test_convolution_is_as_exact_as_its_type(name: str, results: dict[str, Any]) -> None:
     trial = TRIALS[name]
     for found, inputs in zip(results[name], (trial.inputs, *trial.more), strict=True):

@@ -12,6 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 sys.path.insert(0, str(Path(__file__).parent))
 
+from further import marked, wanted  # noqa: E402
 from one_kernel import Trial, exact, node_of, piece_of, relative_error, run_all  # noqa: E402
 
 from autotriton.propose.compiler.templates.matmul import FAMILIES, render_product  # noqa: E402
@@ -76,7 +77,7 @@ TRIALS = {
     "split_k_half": Trial(torch.mm, (_x(20, 700, dtype=HALF), _x(700, 18, dtype=HALF)), _by(Way.TILED_SPLIT)),
     "vector_split": Trial(MM, (_x(20, 5000), _x(5000)), _by(Way.VECTOR_SPLIT)),
     "vector_split_batch": Trial(MM, (_x(3, 1, 5000), _x(3, 5000, 7)), _by(Way.VECTOR_SPLIT)),
-    "presplit": Trial(F.linear, (_x(150, 300), _x(140, 300), _x(140)), _by(Way.PRESPLIT)),
+    "presplit": Trial(F.linear, (_x(150, 200), _x(140, 200), _x(140)), _by(Way.PRESPLIT)),
     "presplit_3d": Trial(F.linear, (_x(3, 9, 70), _x(40, 70)), _by(Way.PRESPLIT), more=((_x(5, 9, 70), _x(40, 70)),)),
     "presplit_transposed": Trial(torch.mm, (_x(100, 70).t(), _x(100, 90)), _by(Way.PRESPLIT), setting=2),
     "presplit_batch": Trial(MM, (_x(2, 3, 40, 70), _x(2, 3, 70, 50)), _by(Way.PRESPLIT)),
@@ -93,15 +94,22 @@ TRIALS = {
         torch.mm, (_x(40, 70) * torch.logspace(-30, 25, 40)[:, None], _x(70, 50) * 1e-6), _by(Way.PRESPLIT)
     ),
 }
+# Every operator, path and type has a case without these; they are further layouts of them.
+MORE = frozenset(
+    ("linear_permuted", "mm_outer", "matmul_broadcast_both", "matmul_matrix_first", "matmul_folded",
+     "matmul_vector_first", "matmul_batch_vector", "matmul_strided_vector", "addmm_column", "einsum_linear",
+     "einsum_groups", "split_k_half", "vector_split_batch", "presplit_one_right", "stream_3d", "stream_left_3d",
+     "stream_addmm")
+)  # fmt: skip
 LIMITS = {HALF: 2e-3, BRAIN: 1.6e-2, DOUBLE: 1e-14}
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return run_all(TRIALS, FAMILIES, tmp_path_factory.mktemp("matmul"))
+def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return run_all(wanted(TRIALS, MORE, request), FAMILIES, tmp_path_factory.mktemp("matmul"))
 
 
-@pytest.mark.parametrize("name", TRIALS)
+@pytest.mark.parametrize("name", marked(TRIALS, MORE))
 def test_product_agrees_with_torch(name: str, results: dict[str, Any]) -> None:
     trial = TRIALS[name]
     for inputs, found in zip((trial.inputs, *trial.more), results[name], strict=True):

@@ -12,6 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 sys.path.insert(0, str(Path(__file__).parent))
 
+from further import marked, wanted  # noqa: E402
 from single_piece import Case, accepted, piece_of, run_all  # noqa: E402
 
 from autotriton.propose.compiler.templates import rnn  # noqa: E402
@@ -76,9 +77,13 @@ CASES = {
 LARGE = {"lstm_streamed": _case(LSTM, 7, 40, 1), "gru_streamed": _case(GRU, 7, 40, 2, bidirectional=True)}
 
 
+# Every cell has one with several layers, both ways, other layouts and types without these.
+MORE = frozenset(("lstm_batch_first", "lstm_without_bias", "gru_both_ways", "rnn_both_ways"))
+
+
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return run_all(CASES, tmp_path_factory.mktemp("networks"))
+def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return run_all(wanted(CASES, MORE, request), tmp_path_factory.mktemp("networks"))
 
 
 def _check(case: Case, results: list[Any]) -> None:
@@ -95,7 +100,7 @@ def _check(case: Case, results: list[Any]) -> None:
             torch.testing.assert_close(got.double(), want, rtol=error, atol=error)
 
 
-@pytest.mark.parametrize("name", sorted(CASES))
+@pytest.mark.parametrize("name", marked(sorted(CASES), MORE))
 def test_network_equals_torch_in_double(results: dict[str, Any], name: str) -> None:
     _check(CASES[name], results[name])
 

@@ -57,7 +57,7 @@ CASES = {
     "special_sums": Case(lambda x: SUM(x, 1), (_special(),)),
     "chunks": Case(lambda x: SUM(x, 1), (_x(2, 40000),)),
     "chunks_of_products": Case(lambda x: PRODUCT(x, 1), (_x(1, 20000) * 0.01 + 1,)),
-    "chunks_of_columns": Case(lambda x: SUM(x, 0), (_x(16400, 3),)),
+    "chunks_of_columns": Case(lambda x: SUM(x, 0), (_x(16400, 2),)),
     "reverse": Case(lambda x: SUM(x.flip(1), 1).flip(1), (_x(5, 300),), rewrite=merge_scans, more=((_x(3, 5000),),)),
     "reverse_chunks": Case(lambda x: SUM(x.flip(1), 1).flip(1), (_x(2, 40000),), rewrite=merge_scans),
     "exclusive": Case(_exclusive, (_x(5, 300),), rewrite=merge_scans, more=((_x(3, 5000),),)),

@@ -56,6 +56,12 @@ CASES = {
     "put": Case(_put, (_x(9, 6), torch.randperm(9)[:5] - 9, _x(5, 6, seed=1))),
     "put_and_add": Case(lambda x, i, s: torch.index_put(x, (i,), s, accumulate=True), LINES),
 }
+EQUAL = {
+    "equal": Case(
+        lambda x, i, s: x.scatter(1, i, s),
+        (torch.zeros(1, 4), torch.tensor([[1, 1, 2, 1]]), torch.tensor([[1.0, 2.0, 3.0, 4.0]])),
+    )
+}
 CROWDED = {name: CASES[name] for name in ("write", "add", "add_half", "index_add", "put", "put_and_add")}
 
 
@@ -68,7 +74,7 @@ def _check(cases: dict[str, Case], results: dict[str, Any], name: str) -> None:
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return run_all(CASES, tmp_path_factory.mktemp("scatters"))
+    return run_all({**CASES, **EQUAL}, tmp_path_factory.mktemp("scatters"))
 
 
 @pytest.mark.parametrize("name", sorted(CASES))
@@ -85,10 +91,8 @@ def test_many_indices_are_written_from_their_side(monkeypatch: pytest.MonkeyPatc
         _check(CROWDED, results, name)
 
 
-def test_last_of_equal_indices_wins(tmp_path: Path) -> None:
-    index, source = torch.tensor([[1, 1, 2, 1]]), torch.tensor([[1.0, 2.0, 3.0, 4.0]])
-    case = Case(lambda x, i, s: x.scatter(1, i, s), (torch.zeros(1, 4), index, source))
-    (result,) = run_all({"equal": case}, tmp_path)["equal"]
+def test_last_of_equal_indices_wins(results: dict[str, Any]) -> None:
+    (result,) = results["equal"]
     assert result.tolist() == [[0.0, 4.0, 3.0, 0.0]]
 
 

@@ -11,14 +11,18 @@ import pytest
 torch = pytest.importorskip("torch")
 sys.path.insert(0, str(Path(__file__).parent))
 
+from further import marked, wanted  # noqa: E402
 from whole_file import Sample, run_all  # noqa: E402
 
 pytestmark = pytest.mark.interp
 
 
-def _batches(forward: str, drawn: str, inputs: str = "x", init: str = "pass") -> Sample:
-    """Emitted for a batch of 8, run for 8, 3 and 17."""
-    return Sample(forward, drawn, inputs, init, more=tuple(drawn.replace("(8,", f"({n},") for n in (3, 17)))
+def _batches(
+    forward: str, drawn: str, inputs: str = "x", init: str = "pass", batches: tuple[int, ...] = (8, 3, 17)
+) -> Sample:
+    """Emitted for the first of the batches, which is the one drawn, and run for all of them."""
+    first, *others = batches
+    return Sample(forward, drawn, inputs, init, more=tuple(drawn.replace(f"({first},", f"({n},") for n in others))
 
 
 SPECIAL_ROWS = """torch.tensor([[1.0, float('nan'), 3.0], [float('nan')] * 3, [-float('inf')] * 3,
@@ -164,10 +168,11 @@ SAMPLES = {
     "images": _batches(
         "y = F.relu(self.c(x) + x * self.s)\nz = F.max_pool2d(self.u(y).sigmoid() * 2, 3, 2, 1)\n"
         "return y, z + z.mean((2, 3), keepdim=True), F.gelu(self.d(x)) - self.p(x)",
-        "torch.randn(8, 6, 5, 7)",
+        "torch.randn(3, 6, 5, 7)",
         init="self.c, self.s = nn.Conv2d(6, 6, 3, padding=1), nn.Parameter(torch.randn(6, 1, 1))\n"
         "self.u, self.p = nn.ConvTranspose2d(6, 5, 3, stride=2, groups=1), nn.Conv2d(6, 6, 1)\n"
         "self.d = nn.Conv2d(6, 6, 3, padding=1, groups=6)",
+        batches=(3, 2, 5),  # the interpreter takes nearly a second per image
     ),
     "large_images": Sample(
         "y = F.relu(self.c(x) + x * self.s)\nreturn y, self.u(y) * w, (self.c(x) * z).permute(0, 2, 3, 1) + 1, "
@@ -208,13 +213,10 @@ MORE = frozenset(
 
 @pytest.fixture(scope="module")
 def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    wanted = {name: sample for name, sample in SAMPLES.items() if request.config.getoption("--all") or name not in MORE}
-    return run_all(wanted, tmp_path_factory.mktemp("files"))
+    return run_all(wanted(SAMPLES, MORE, request), tmp_path_factory.mktemp("files"))
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.extra) if name in MORE else name for name in SAMPLES]
-)
+@pytest.mark.parametrize("name", marked(SAMPLES, MORE))
 def test_the_file_returns_what_torch_returns(results: dict[str, Any], name: str):
     assert not isinstance(results[name], str), results[name]
     assert len(results[name]) == 1 + len(SAMPLES[name].more)
