@@ -115,6 +115,8 @@ class Body:
         self.column = ("col", "n_cols")
         self.steered = 0
         self._hinted: dict[str, str] = {}
+        self._axes: set[Axis] = set()
+        """Of the member that is being written: a value of a row is there before its columns are."""
         self.values: dict[torch.fx.Node, str] = {}
         self.lines: list[str] = []
         self.hoisted = False
@@ -131,6 +133,7 @@ class Body:
         if gathers.is_gather(node):
             dims = self.cluster.dims_of(node)
             assert dims is not None
+            self._axes = {axis for axes in dims for axis in axes}
             text = gathers.render(node, [self.index(axes) for axes in dims], given, self)
         else:
             text = expressions.render(node, given)
@@ -203,7 +206,7 @@ class Body:
             for d, place in enumerate(index)
             if place != "0"
         ]
-        masks = " & ".join(filter(None, (self.mask_of(set(self.cluster.axes)), mask)))
+        masks = " & ".join(filter(None, (self.mask_of(self._axes), mask)))
         place = " + ".join([f"{name}_ptr", *terms])
         if not any(group.index and group.index in term for term in terms for group in self.groups):
             # Perhaps a single element, for which Triton takes no mask of a block.
