@@ -109,13 +109,13 @@ SAMPLES = {
         "*torch.var_mean(x, 1, correction=2), x.var(False), x.std(1, unbiased=False), x.var(1, correction=0)",
         "torch.randn(8, 5)",
     ),
-    "one_place": Sample(
-        "a_place_per_row_of_a_long_row": Sample(
+    "a_place_per_row_of_a_long_row": Sample(
         "return F.multi_margin_loss(x, y, reduction='none')",
         "torch.randn(2, 8200), torch.randint(0, 8200, (2,))",
         inputs="x, y",
     ),
-    "r = torch.arange(1.0)\n"
+    "one_place": Sample(
+        "r = torch.arange(1.0)\n"
         "return torch.gather(x, 1, i), x + r, torch.arange(3, 4) + i, x[:, i[0]], x.index_select(1, i[0])",
         "torch.randn(1, 16), torch.tensor([[5]])",
         "x, i",
