@@ -47,6 +47,8 @@ class Plan:
     said: tuple[str, ...]
     """What is true of the answer and worth saying before it: how the work is divided, what is special."""
     family: str = ""
+    returns: str = "Tensor"
+    """As the signature shows it."""
 
 
 @dataclass(frozen=True)

@@ -125,7 +125,7 @@ class _Chosen:
         return self.operation.domains or ("any",) * len(self.operation.operands)
 
     def parameters(self, draw: Random, number: bool = False) -> tuple[Parameter, ...]:
-        shapes = _shapes(draw, len(self.operation.operands))
+        shapes = operand_shapes(draw, len(self.operation.operands))
         found = []
         for place, (name, domain) in enumerate(zip(self.operation.operands, self._domains, strict=True)):
             about = f"the {('first', 'second', 'third')[place]} operand"
@@ -253,7 +253,6 @@ def _numbered(draw: Random, chosen: _Chosen) -> Plan:
             (
                 "shape = torch.broadcast_shapes(input.shape, other.shape)",
                 "a, b, number = input.expand(shape).contiguous(), other.expand(shape).contiguous(), 0.0",
-                *(("dtype = torch.promote_types(input.dtype, other.dtype)",) * (chosen.operation.result != "bool")),
             )
         ).split("\n"),
         "else:",
@@ -261,9 +260,9 @@ def _numbered(draw: Random, chosen: _Chosen) -> Plan:
             (
                 "a, number = input.contiguous(), float(other)",
                 "b = a  # not read",
-                *(("dtype = input.dtype",) * (chosen.operation.result != "bool")),
             )
         ).split("\n"),
+        *(["dtype = torch.result_type(input, other)"] * (chosen.operation.result != "bool")),
         *allocation(parameters, made),
         *launch(
             chosen.name,
@@ -290,7 +289,7 @@ def _values(shape: list[int], dtype: str, domain: str) -> str:
     )
 
 
-def _shapes(draw: Random, count: int) -> list[list[int]]:
+def operand_shapes(draw: Random, count: int) -> list[list[int]]:
     """The first has all the dimensions in half of the cases; the others lack some, or have ones."""
     full = shape_of(draw)
     found = []

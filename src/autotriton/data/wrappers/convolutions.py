@@ -4,13 +4,11 @@ pool. Direct: a program has a block of positions of one image and one output cha
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from random import Random
 
 from autotriton.data.wrappers.base import (
     Parameter,
     Plan,
-    Scalar,
     allocation,
     drawn,
     dtype_of,
@@ -18,11 +16,11 @@ from autotriton.data.wrappers.base import (
     maybe_out,
     tensor,
 )
-from autotriton.data.wrappers.pooling import pool_kernel, pool_launch
+from autotriton.data.wrappers.following import Parts, follow
+from autotriton.data.wrappers.pooling import pool_kernel
 from autotriton.data.wrappers.spatial import (
     LETTERS,
     Window,
-    activation,
     constants,
     each,
     kernel_text,
@@ -33,9 +31,6 @@ from autotriton.data.wrappers.spatial import (
 )
 from autotriton.data.wrappers.steps import Chain
 
-_TAKEN = frozenset(("stride", "padding", "dilation", "groups", "weight", "bias", "other", "alpha", "eps"))
-_EPS = Scalar("eps", "1e-5", 0.001, 0.1, "added to the variance")
-_ALPHA = Scalar("alpha", "1", 0.3, 2.0, "factor of `other`")
 _SUM = {
     1: "conv(x)[n, o, i] = sum_(c, p) weight[o, c, p] * x[n, c, i * stride + p * dilation - padding]",
     2: "conv(x)[n, o, i, j] = sum_(c, p, q) weight[o, c, p, q] * x[n, c, i * stride + p * dilation - padding, "
@@ -43,38 +38,18 @@ _SUM = {
 }
 
 
-@dataclass
-class _Parts:
-    """What one thing behind the convolution adds to every text."""
-
-    names: list[str] = field(default_factory=list)
-    required: list[Parameter] = field(default_factory=list)
-    optional: list[Parameter] = field(default_factory=list)
-    pointers: list[tuple[str, str]] = field(default_factory=list)
-    """Each as the kernel's name and what is given for it."""
-    scalars: list[tuple[str, str]] = field(default_factory=list)
-    flags: list[tuple[str, str]] = field(default_factory=list)
-    lines: list[str] = field(default_factory=list)
-    reference: list[str] = field(default_factory=list)
-    body: list[str] = field(default_factory=list)
-    math: str = "conv(input) + bias"
-    words: list[str] = field(default_factory=list)
-    definitions: list[str] = field(default_factory=list)
-    said: list[str] = field(default_factory=list)
-
-
 def convolution(draw: Random) -> Plan:
     """Without anything behind it in a third of the cases."""
     rank = draw.choice((1, 2, 2, 2, 2))
-    found = window(draw, rank, kernels=(1, 2, 3, 3, 3), strides=(1, 1, 2), dilations=(1, 1, 1, 2))
+    found = window(draw, rank, (1, 2, 3, 3, 3), (1, 1, 2), (1, 1, 1, 2), inside=False)
     groups = draw.choice((1, 1, 1, 2, 3))
     in_channels, out_channels = groups * draw.choice((1, 2, 3)), groups * draw.choice((1, 2, 3))
-    dtype, parts = dtype_of(draw), _Parts()
+    dtype, parts = dtype_of(draw), Parts()
+    sizes = [draw.choice((1, 2, 3)), in_channels, *found.size]
     if draw.random() < 0.7:
-        _followed(draw, parts, rank, out_channels, dtype)
+        follow(draw, parts, [sizes[0], out_channels, *found.out], dtype)
     pooled = rank == 2 and bool(parts.names) and draw.random() < 0.15
     name = _named(draw, rank, [*parts.names, *(["max_pool2d"] * pooled)])
-    sizes = [draw.choice((1, 2, 3)), in_channels, *found.size]
     weight = [out_channels, in_channels // groups, *found.kernel]
     given_bias = drawn([out_channels], dtype) if draw.random() < 0.65 else ""
     parameters = (
@@ -108,106 +83,7 @@ def _named(draw: Random, rank: int, behind: list[str]) -> str:
     return draw.choice((name, name, f"fused_{name}", f"{name}_fused"))
 
 
-def _followed(draw: Random, parts: _Parts, rank: int, channels: int, dtype: str) -> None:
-    kinds = draw.choice(
-        (("act",), ("act",), ("act",), ("add",), ("add", "act"), ("act", "add"), ("norm",), ("norm", "act"))
-    )
-    for kind in kinds:
-        if kind == "act":
-            _activated(draw, parts)
-        elif kind == "add":
-            _added(draw, parts, rank, channels, dtype)
-        else:
-            _normed(parts, draw, channels)
-
-
-def _activated(draw: Random, parts: _Parts) -> None:
-    steps: Chain = activation(draw, _TAKEN)
-    parts.names += steps.names
-    parts.optional += [scalar.parameter(keyword=draw.random() < 0.3) for scalar in steps.scalars]
-    parts.scalars += [(scalar.name, scalar.name) for scalar in steps.scalars]
-    parts.lines += steps.lines("y", "y")
-    parts.reference += steps.torch_lines("y", "y")
-    parts.math = steps.math(parts.math)
-    parts.words.append(steps.words)
-    parts.definitions += steps.definitions
-
-
-def _added(draw: Random, parts: _Parts, rank: int, channels: int, dtype: str) -> None:
-    parts.names.append("add")
-    given = draw.choice(
-        (f"torch.randn({channels}, {', '.join('1' * rank)})", "torch.randn(1)", "random.uniform(0.3, 2.0)")
-    )
-    about = "what is added, a tensor that broadcasts to the result or a number; None for nothing"
-    parts.optional.append(
-        Parameter(
-            "other", "Tensor or Number, optional", about, default="None", given=given.replace("randn(1)", "randn(1)")
-        )
-    )
-    if dtype != "float32":
-        parts.optional[-1] = Parameter(
-            "other", "Tensor or Number, optional", about, default="None", given="random.uniform(0.3, 2.0)"
-        )
-    parts.optional.append(_ALPHA.parameter(keyword=draw.random() < 0.5))
-    parts.pointers.append(("other_ptr", "added"))
-    parts.scalars += [("number", "number"), ("alpha", "alpha")]
-    parts.flags.append(("IS_TENSOR", "IS_TENSOR=added is not None"))
-    parts.lines += [
-        "if IS_TENSOR:",
-        "    y += alpha * tl.load(other_ptr + place, mask=mask, other=0.0).to(tl.float32)",
-        "else:",
-        "    y += alpha * number",
-    ]
-    parts.reference += ["if other is not None:", "    y = y + alpha * other"]
-    parts.body += [
-        "added = other.expand(shape).contiguous() if isinstance(other, torch.Tensor) else None",
-        "number = float(other) if isinstance(other, (int, float)) else 0.0",
-    ]
-    parts.math = f"{parts.math} + alpha * other"
-    parts.words.append("adds `other`, scaled by `alpha`")
-    parts.said.append(
-        "`other` may be a tensor, which is expanded to the result's shape, a number, or None, which adds 0."
-    )
-
-
-def _normed(parts: _Parts, draw: Random, channels: int) -> None:
-    parts.names.append("batch_norm")
-    affine = drawn([channels]) if draw.random() < 0.7 else ""
-    parts.required += [
-        tensor("running_mean", "mean of every output channel", drawn([channels])),
-        tensor("running_var", "variance of every output channel", drawn([channels], domain="positive")),
-    ]
-    parts.optional += [
-        tensor("bn_weight", "factor of every normalized channel; None for none", affine, default="None"),
-        tensor("bn_bias", "summand of every normalized channel; None for none", affine, default="None"),
-        _EPS.parameter(),
-    ]
-    parts.pointers += [("mean_ptr", "running_mean"), ("var_ptr", "running_var")]
-    parts.pointers += [("bn_weight_ptr", "bn_weight"), ("bn_bias_ptr", "bn_bias")]
-    parts.scalars.append(("eps", "eps"))
-    parts.flags += [
-        ("HAS_BN_WEIGHT", "HAS_BN_WEIGHT=bn_weight is not None"),
-        ("HAS_BN_BIAS", "HAS_BN_BIAS=bn_bias is not None"),
-    ]
-    parts.lines += [
-        "mean = tl.load(mean_ptr + channel).to(tl.float32)",
-        "var = tl.load(var_ptr + channel).to(tl.float32)",
-        "y = (y - mean) / tl.sqrt(var + eps)",
-        "if HAS_BN_WEIGHT:",
-        "    y *= tl.load(bn_weight_ptr + channel).to(tl.float32)",
-        "if HAS_BN_BIAS:",
-        "    y += tl.load(bn_bias_ptr + channel).to(tl.float32)",
-    ]
-    parts.reference.append("y = F.batch_norm(y, running_mean, running_var, bn_weight, bn_bias, False, 0.1, eps)")
-    parts.math = f"(({parts.math} - running_mean) / sqrt(running_var + eps) * bn_weight + bn_bias)"
-    parts.words.append(
-        "normalizes every channel with the given mean and variance and applies `bn_weight` and `bn_bias`"
-    )
-
-
-def _planned(
-    draw: Random, name: str, rank: int, parts: _Parts, parameters: tuple[Parameter, ...], pooled: bool
-) -> Plan:
+def _planned(draw: Random, name: str, rank: int, parts: Parts, parameters: tuple[Parameter, ...], pooled: bool) -> Plan:
     block = draw.choice((64, 128, 256, 256))
     conv = f"conv{rank}d" if pooled else name
     called = f"F.conv{rank}d(input, weight, bias, stride, padding, dilation, groups)"
@@ -224,12 +100,7 @@ def _planned(
     kernels = _kernel(conv, rank, parts)
     if pooled:
         kernels = f"{kernels}\n\n{pool_kernel('max_pool2d', 'max', Chain(()), Chain(()))}"
-        body += [
-            "",
-            *_pooled_sizes(),
-            "out = torch.empty((batch, out_channels, pool_h, pool_w), dtype=x.dtype, device=x.device)",
-        ]
-        body += pool_launch("max_pool2d", draw.choice((256, 512, 1024)))
+        body += _pooled(draw.choice((256, 512, 1024)))
     out = ", ".join(f"out_{letter}" for letter in LETTERS[rank])
     return Plan(
         name=name,
@@ -252,7 +123,7 @@ def _planned(
             f"Direct convolution: one program computes {block} output positions of one image and one output channel. It "
             "loops over the input channels of its group and over the taps, and adds up in fp32; positions in the padding "
             "are masked and count as 0.",
-            f"`stride`, `padding` and `dilation` may be a number or a tuple: they become one number per dimension first. "
+            "`stride`, `padding` and `dilation` may be a number or a tuple: they become one number per dimension first. "
             "Whether there is a bias is a `tl.constexpr`.",
             *parts.said,
             *(["What follows the convolution works on the accumulator."] if parts.names else []),
@@ -274,14 +145,22 @@ def _sizes(rank: int) -> list[str]:
     ]
 
 
-def _pooled_sizes() -> list[str]:
+def _pooled(block: int) -> list[str]:
+    """The pool's window has no padding, so its sizes are few."""
     return [
-        "in_h, in_w = out_h, out_w",
-        "kernel_h, kernel_w = pool_size, pool_size",
+        "conv_h, conv_w = out_h, out_w",
+        "out_h, out_w = conv_h // pool_size, conv_w // pool_size",
+        "out = torch.empty((batch, out_channels, out_h, out_w), dtype=x.dtype, device=x.device)",
+        "n_elements = out.numel()",
+        f"grid = (triton.cdiv(n_elements, {block}),)",
+        "max_pool2d_kernel[grid](",
+        "    y, out, n_elements, conv_h, conv_w, out_h, out_w,",
+        f"    pool_size, pool_size, pool_size, pool_size, 0, 0, 1, 1, BLOCK={block},",
+        ")",
     ]
 
 
-def _launch(name: str, rank: int, parts: _Parts, block: int, out: str) -> list[str]:
+def _launch(name: str, rank: int, parts: Parts, block: int, out: str) -> list[str]:
     positions = " * ".join(each(rank, "out"))
     return [
         f"grid = (batch * out_channels, triton.cdiv({positions}, {block}))",
@@ -300,7 +179,7 @@ def _launch(name: str, rank: int, parts: _Parts, block: int, out: str) -> list[s
     ]
 
 
-def _kernel(name: str, rank: int, parts: _Parts) -> str:
+def _kernel(name: str, rank: int, parts: Parts) -> str:
     taps = "ij"[:rank]
     letters = LETTERS[rank]
     source, filters = (

@@ -11,13 +11,28 @@ from dataclasses import dataclass
 from random import Random
 
 from autotriton.data.records import Draft, SourceKind
-from autotriton.data.wrappers import broadcast, fused, losses, norms, pointwise, products, rows, wording
+from autotriton.data.wrappers import (
+    bits,
+    broadcast,
+    channels,
+    convolutions,
+    division,
+    fused,
+    losses,
+    norms,
+    pointwise,
+    pooling,
+    products,
+    reducing,
+    rows,
+    wording,
+)
 from autotriton.data.wrappers.answers import answer_text, task_text
 from autotriton.data.wrappers.base import Plan
 from autotriton.errors import UsageError
 from autotriton.types import Task
 
-WRAPPERS_VERSION = "1"
+WRAPPERS_VERSION = "2"
 """Changes whenever a seed gives another text."""
 _ORIGIN = re.compile(r"autotriton-wrappers (\S+) seed (\d+) number (\d+)")
 FAMILIES: dict[str, tuple[Callable[[Random], Plan], int]] = {
@@ -30,7 +45,8 @@ FAMILIES: dict[str, tuple[Callable[[Random], Plan], int]] = {
     "product": (products.product, 16),
     "matrix_vector": (products.matrix_vector, 4),
     "norm": (norms.norm, 7),
-    "batch_norm": (norms.batch_norm, 3),
+    "batch_norm": (channels.batch_norm, 7),
+    "group_norm": (channels.group_norm, 5),
     "loss": (losses.loss, 4),
     "pair": (losses.pair, 4),
     "embedding": (fused.embedding, 3),
@@ -38,6 +54,15 @@ FAMILIES: dict[str, tuple[Callable[[Random], Plan], int]] = {
     "triangle": (fused.triangle, 2),
     "gate": (fused.gate, 2),
     "linear_reduced": (fused.linear_reduced, 5),
+    "position": (reducing.position, 5),
+    "extreme": (reducing.extreme, 5),
+    "spread": (reducing.spread, 5),
+    "twice": (reducing.twice, 4),
+    "predicate": (bits.predicate, 3),
+    "bitwise": (bits.bitwise, 4),
+    "division": (division.division, 4),
+    "convolution": (convolutions.convolution, 16),
+    "pool": (pooling.pool, 8),
 }
 """Who draws a plan, and how often."""
 

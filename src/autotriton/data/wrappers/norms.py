@@ -1,6 +1,4 @@
-"""Norms over the last dimensions with optional weight and bias, alone or behind the addition of a residual, and batch
-norm with given statistics.
-"""
+"""Norms over the last dimensions with optional weight and bias, alone or behind the addition of a residual."""
 
 from __future__ import annotations
 
@@ -104,81 +102,5 @@ def norm(draw: Random) -> Plan:
             else "One pass sums the squares, a second one scales and stores.",
             "An absent weight or bias is a None pointer that is never read: a `tl.constexpr` says which there are.",
             *(("The sum with the residual is formed again in every pass and never stored.",) if residual else ()),
-        ),
-    )
-
-
-def batch_norm(draw: Random) -> Plan:
-    """With running statistics, as in evaluation."""
-    behind = Chain(())
-    if draw.random() < 0.5:
-        behind = chain(draw, draw.choice((1, 2)), first=False, taken=frozenset(("eps", "weight", "bias")))
-    name = "_".join(["batch_norm", *behind.names])
-    name = f"fused_{name}" if behind.steps else name
-    shape, dtype = shape_of(draw, draw.choice((2, 3, 4))), "float32"
-    shape[1] = max(shape[1], 2)
-    channels = [shape[1]]
-    affine = draw.random() < 0.7
-    given_weight = drawn(channels) if affine else ""
-    parameters = (
-        tensor("input", "the input tensor, channels in dimension 1", drawn(shape, dtype)),
-        tensor("running_mean", "mean of every channel", drawn(channels)),
-        tensor("running_var", "variance of every channel", drawn(channels, domain="positive")),
-        tensor("weight", "factor of every channel; None for none", given_weight, default="None"),
-        tensor("bias", "summand of every channel; None for none", given_weight, default="None"),
-        Scalar("eps", "1e-5", 0.001, 0.1, "added to the variance").parameter(),
-        *(scalar.parameter(keyword=True) for scalar in behind.scalars),
-    )
-    block = draw.choice((256, 512, 1024))
-    scalars = ["eps", *(scalar.name for scalar in behind.scalars)]
-    lines = [
-        "offsets = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)",
-        "mask = offsets < n_elements",
-        "channel = offsets // inner % channels",
-        "x = tl.load(x_ptr + offsets, mask=mask).to(tl.float32)",
-        "mean = tl.load(mean_ptr + channel, mask=mask).to(tl.float32)",
-        "var = tl.load(var_ptr + channel, mask=mask, other=1.0).to(tl.float32)",
-        "y = (x - mean) / tl.sqrt(var + eps)",
-        "if HAS_WEIGHT:",
-        "    y *= tl.load(weight_ptr + channel, mask=mask).to(tl.float32)",
-        "if HAS_BIAS:",
-        "    y += tl.load(bias_ptr + channel, mask=mask).to(tl.float32)",
-        *behind.lines("y", "y"),
-        "tl.store(out_ptr + offsets, y, mask=mask)",
-    ]
-    called = "F.batch_norm(input, running_mean, running_var, weight, bias, False, 0.1, eps)"
-    after = f" Then it {behind.words}." if behind.steps else ""
-    arguments = "x_ptr, mean_ptr, var_ptr, weight_ptr, bias_ptr, out_ptr, n_elements, channels, inner"
-    return Plan(
-        name=name,
-        parameters=parameters,
-        summary="Normalizes every channel with the given mean and variance, and applies `weight` and `bias` where "
-        f"given.{after}",
-        formula="; ".join(
-            [
-                f"out = {behind.math('(x - running_mean) / sqrt(running_var + eps) * weight + bias')}",
-                *behind.definitions,
-            ]
-        ),
-        shapes=("input: (N, C) or (N, C, *)", "all others: (C,)", "output: the shape of `input`"),
-        reference=(f"return {behind.torch(called)}",),
-        kernels=f"@triton.jit\ndef {name}_kernel(\n    {arguments}, {', '.join(scalars)},\n"
-        f"    HAS_WEIGHT: tl.constexpr, HAS_BIAS: tl.constexpr, BLOCK: tl.constexpr,\n):\n{indented(lines)}\n",
-        body=(
-            "x = input.contiguous()",
-            "out = torch.empty_like(x)",
-            "n_elements = x.numel()",
-            "channels, inner = x.shape[1], math.prod(x.shape[2:])",
-            f"{name}_kernel[(triton.cdiv(n_elements, {block}),)](",
-            f"    x, running_mean, running_var, weight, bias, out, n_elements, channels, inner, {', '.join(scalars)},",
-            f"    HAS_WEIGHT=weight is not None, HAS_BIAS=bias is not None, BLOCK={block},",
-            ")",
-            "return out",
-        ),
-        said=(
-            f"The statistics are given, so this is pointwise: each program takes {block} elements, masked at the end, "
-            "and finds an element's channel from its flat index.",
-            "Whether there is a weight or a bias is a `tl.constexpr`; the pointer of an absent one is None and never "
-            "read.",
         ),
     )

@@ -26,6 +26,45 @@ def {name}_kernel({pointers}, out_ptr, n_elements{scalars}, BLOCK: tl.constexpr{
     tl.store(out_ptr + offsets, y, mask=mask)
 '''  # fmt: skip
 
+_PROMOTING = frozenset(
+    [
+        "exp",
+        "exp2",
+        "expm1",
+        "log",
+        "log2",
+        "log10",
+        "log1p",
+        "sqrt",
+        "rsqrt",
+        "reciprocal",
+        "sigmoid",
+        "tanh",
+        "sin",
+        "cos",
+        "tan",
+        "asin",
+        "acos",
+        "atan",
+        "asinh",
+        "atanh",
+        "sinh",
+        "cosh",
+        "erf",
+        "erfc",
+        "erfinv",
+        "lgamma",
+        "deg2rad",
+        "rad2deg",
+        "logit",
+    ]
+)
+"""Functions that make float32 of whole numbers, as torch does."""
+_ABOUT = {False: "the input tensor", True: "the input tensor; whole numbers and booleans are promoted to float32"}
+_DTYPE = "dtype = x.dtype if x.is_floating_point() else torch.float32"
+_MADE = {False: "torch.empty_like(x)", True: "torch.empty(x.shape, dtype=dtype, device=x.device)"}
+_PROMOTED = "The result has the input's type, or float32 where the input has whole numbers."
+
 
 def flat_kernel(name: str, pointers: list[str], scalars: list[str], lines: list[str], flags: str = "") -> str:
     """A kernel over elements in memory order; `lines` leave the result in `y`."""
@@ -68,12 +107,13 @@ def chained(draw: Random) -> Plan:
 
 def _planned(draw: Random, name: str, steps: Chain) -> Plan:
     shape, dtype, block = shape_of(draw), dtype_of(draw), block_of(draw)
+    promotes = len(steps.steps) == 1 and name in _PROMOTING
     keyword = draw.random() < 0.3
     required = draw.random() < 0.15
     parameters = (
-        tensor("input", "the input tensor", drawn(shape, dtype, steps.domain)),
+        tensor("input", _ABOUT[promotes], _input(draw, shape, dtype, steps.domain, promotes)),
         *(scalar.parameter(keyword=keyword, required=required) for scalar in steps.scalars),
-        *_inplace(draw, len(steps.steps)),
+        *(() if promotes else _inplace(draw, len(steps.steps))),
     )
     scalars = [scalar.name for scalar in steps.scalars]
     lines = ["x = tl.load(x_ptr + offsets, mask=mask).to(tl.float32)", *steps.lines("x", "y")]
@@ -81,7 +121,7 @@ def _planned(draw: Random, name: str, steps: Chain) -> Plan:
         body = ["x = input.contiguous()", "out = input if inplace and input.is_contiguous() else torch.empty_like(x)"]
     else:
         parameters += maybe_out(draw)
-        body = ["x = input.contiguous()", *allocation(parameters, "torch.empty_like(x)")]
+        body = ["x = input.contiguous()", *([_DTYPE] * promotes), *allocation(parameters, _MADE[promotes])]
     body += launch(name, ["x", "out", "n_elements", *scalars], block)
     reference = [f"return {steps.torch('input')}"]
     if draw.random() < 0.5 and len(steps.steps) > 1:
@@ -98,8 +138,18 @@ def _planned(draw: Random, name: str, steps: Chain) -> Plan:
         reference=tuple(reference),
         kernels=flat_kernel(name, ["x_ptr"], scalars, lines),
         body=tuple(body),
-        said=(f"{fused}{flat_said(block)}.",),
+        said=(f"{fused}{flat_said(block)}.", *([_PROMOTED] * promotes)),
     )
+
+
+def _input(draw: Random, shape: list[int], dtype: str, domain: str, promotes: bool) -> str:
+    """Whole numbers in a share of the cases where they are promoted."""
+    if not promotes or domain == "unit" or draw.random() < 0.7:
+        return drawn(shape, dtype, domain)
+    low = {"any": -3, "nonneg": 0, "positive": 1}[domain]
+    sizes = f"({', '.join(map(str, shape))},)" if len(shape) == 1 else f"({', '.join(map(str, shape))})"
+    typed = draw.choice(("", "", ", dtype=torch.int32", ", dtype=torch.int8"))
+    return f"torch.randint({low}, {draw.choice((5, 8))}, {sizes}{typed})"
 
 
 def _inplace(draw: Random, steps: int) -> tuple[Parameter, ...]:

@@ -128,19 +128,19 @@ def reduction(draw: Random) -> Plan:
     keeps = "keepdim" in chosen.torch
     parameters = (
         tensor("input", "the input tensor", _input(draw, shape, before, chosen.domain)),
-        _dim_parameter(draw, layout, len(shape)),
+        dim_parameter(draw, layout, len(shape)),
         *((flag("keepdim", "keep the reduced dimension with size 1", draw.random() < 0.4),) if keeps else ()),
         *(scalar.parameter(keyword=True) if scalar is not _CORRECTION else _correction(draw) for scalar in scalars),
     )  # fmt: skip
     parameters += maybe_out(draw, 0.2)
     block = draw.choice((128, 256, 512, 1024))
-    lines = _passes(chosen.passes, before, layout)
+    lines = walked(chosen.passes, before, layout)
     lines += after.lines("y", "y")
     lines.append("tl.store(out_ptr + row, y)")
     dtype = chosen.result if not floats else "input.dtype"
     sizes = _sizes(layout, [scalar.name for scalar in scalars])
     body = [
-        *_reduced_shape(layout, keeps),
+        *reduced_shape(layout, keeps),
         *allocation(parameters, f"torch.empty(shape, dtype={dtype}, device=input.device)"),
         f"{name}_kernel[(out.numel(),)]({', '.join(['x', 'out', *sizes])}, BLOCK={block})",
         "return out",
@@ -157,9 +157,9 @@ def reduction(draw: Random) -> Plan:
         formula="; ".join([f"out = {after.math(math)}", *before.definitions, *after.definitions]),
         shapes=("input: any shape with at least one dimension", f"output: the shape of `input` without `dim`{kept}"),
         reference=(f"return {after.torch(chosen.torch.format(x=before.torch('input')))}",),
-        kernels=_kernel(name, layout, [scalar.name for scalar in scalars], lines),
+        kernels=row_kernel(name, layout, [scalar.name for scalar in scalars], lines),
         body=tuple(body),
-        said=tuple(filter(None, (_said(layout, block), chosen.said))),
+        said=tuple(filter(None, (layout_said(layout, block), chosen.said))),
     )
 
 
@@ -180,7 +180,7 @@ def row_operation(draw: Random) -> Plan:
     keyword = draw.random() < 0.5
     parameters = (
         tensor("input", "the input tensor", _input(draw, shape, before, "any")),
-        _dim_parameter(draw, layout, len(shape)),
+        dim_parameter(draw, layout, len(shape)),
         *(
             scalar.parameter(keyword=keyword)
             for scalar in (*before.scalars, *chosen.scalars, *after.scalars)
@@ -189,7 +189,7 @@ def row_operation(draw: Random) -> Plan:
     if layout == "inner":
         parameters += maybe_out(draw, 0.25)
     block = draw.choice((128, 256, 512, 1024))
-    lines = _passes(chosen.passes, before, layout)
+    lines = walked(chosen.passes, before, layout)
     running = chosen.name == "cumsum"
     stored = [*_load("0.0", before, layout), f"y = {chosen.last}", *(["carry += tl.sum(x, axis=0)"] * running)]
     stored += [*after.lines("y", "y"), f"tl.store(out_ptr + {_place(layout)}, y, mask=mask)"]
@@ -218,9 +218,9 @@ def row_operation(draw: Random) -> Plan:
         ),
         shapes=("input: any shape with at least one dimension", "output: the shape of `input`"),
         reference=tuple(_row_reference(chosen, before, after)),
-        kernels=_kernel(name, layout, scalars, lines),
+        kernels=row_kernel(name, layout, scalars, lines),
         body=tuple(body),
-        said=tuple(filter(None, (_said(layout, block), chosen.said))),
+        said=tuple(filter(None, (layout_said(layout, block), chosen.said))),
     )
 
 
@@ -236,12 +236,12 @@ def _row_reference(chosen: RowOperation, before: Chain, after: Chain) -> list[st
 
 
 def _layout(draw: Random, dims: bool) -> str:
-    if dims and draw.random() < 0.4:
+    if dims and draw.random() < 0.6:
         return "dims"
     return draw.choice(("moved", "inner"))
 
 
-def _dim_parameter(draw: Random, layout: str, dims: int) -> Parameter:
+def dim_parameter(draw: Random, layout: str, dims: int) -> Parameter:
     if layout == "dims":
         several = sorted(draw.sample(range(dims), draw.randint(1, dims)))
         given = draw.choice(("", str(several[0]), f"({', '.join(map(str, several))},)", str(-1 - several[0] % dims)))
@@ -266,7 +266,7 @@ def _input(draw: Random, shape: list[int], before: Chain, domain: str) -> str:
     return drawn(shape, dtype_of(draw), before.domain)
 
 
-def _kernel(name: str, layout: str, scalars: list[str], lines: list[str]) -> str:
+def row_kernel(name: str, layout: str, scalars: list[str], lines: list[str]) -> str:
     given = "".join(f", {scalar}" for scalar in scalars)
     sizes = "n_cols, inner" if layout == "inner" else "n_cols"
     head = ["row = tl.program_id(0).to(tl.int64)"]
@@ -292,7 +292,7 @@ def _load(padding: str, before: Chain, layout: str) -> list[str]:
     return lines
 
 
-def _passes(passes: tuple[tuple[str, str, str, str], ...], before: Chain, layout: str) -> list[str]:
+def walked(passes: tuple[tuple[str, str, str, str], ...], before: Chain, layout: str) -> list[str]:
     lines: list[str] = []
     for first, padding, step, behind in passes:
         inside = [*_load(padding, before, layout), *step.split("\n")]
@@ -305,16 +305,21 @@ def _sizes(layout: str, scalars: list[str]) -> list[str]:
     return ["n_cols", *(["inner"] if layout == "inner" else []), *scalars]
 
 
-def _reduced_shape(layout: str, keeps: bool) -> list[str]:
+def reduced_shape(layout: str, keeps: bool) -> list[str]:
     """From the arguments to `x`, `n_cols` and the result's `shape`."""
     if layout == "dims":
-        return [
+        lines = [
             "if dim is None:",
             "    dim = tuple(range(input.ndim))",
             "dims = [d % input.ndim for d in ((dim,) if isinstance(dim, int) else dim)]",
             "kept = [d for d in range(input.ndim) if d not in dims]",
             "x = input.permute(*kept, *dims).contiguous()  # what is reduced lies last",
             "n_cols = math.prod(input.shape[d] for d in dims)",
+        ]
+        if not keeps:
+            return [*lines, "shape = [input.shape[d] for d in kept]"]
+        return [
+            *lines,
             "if keepdim:",
             "    shape = [1 if d in dims else size for d, size in enumerate(input.shape)]",
             "else:",
@@ -345,7 +350,7 @@ def _moved_shape(layout: str) -> list[str]:
     ]
 
 
-def _said(layout: str, block: int) -> str:
+def layout_said(layout: str, block: int) -> str:
     how = {
         "moved": "`dim` is moved last and the tensor made contiguous, so every row is one piece of memory.",
         "inner": "The tensor stays where it is, seen as (outer, dim, inner): neighbours along `dim` lie `inner` apart.",

@@ -1,7 +1,4 @@
-"""What convolutions, pools and norms of channels share: one number or one per dimension, activations, kernels' texts.
-
-Must stay true: a window drawn here reaches every element of its input, so that no part of an input is without meaning.
-"""
+"""What convolutions, pools and norms of channels share: one number or one per dimension, activations, kernels' texts."""
 
 from __future__ import annotations
 
@@ -39,25 +36,24 @@ class Window:
     dilation: tuple[int, ...]
 
     @property
-    def complete(self) -> bool:
-        """Every element of the input is met by some window."""
+    def out(self) -> tuple[int, ...]:
+        """How many windows there are."""
         sides = zip(self.size, self.kernel, self.stride, self.padding, self.dilation, strict=True)
-        return all(_reached(*side) for side in sides)
+        return tuple(
+            (size + 2 * pad - dil * (kernel - 1) - 1) // stride + 1 for size, kernel, stride, pad, dil in sides
+        )
 
 
-def _reached(size: int, kernel: int, stride: int, padding: int, dilation: int) -> bool:
-    free = size + 2 * padding - dilation * (kernel - 1) - 1
-    if free < 0 or 2 * padding > kernel:  # what pools of torch refuse
-        return False
-    starts = range(0, free + 1, stride)
-    met = {start + tap * dilation - padding for start in starts for tap in range(kernel)}
-    return met >= set(range(size)) and any(0 < start < free for start in starts) | (free > 1)
+def _fits(found: Window, inside: bool) -> bool:
+    """There are several windows in every dimension. `inside`: padding is at most half a window, as pools ask."""
+    half = all(2 * pad <= kernel for pad, kernel in zip(found.padding, found.kernel, strict=True))
+    return min(found.out) > 1 and (half or not inside)
 
 
 def window(
-    draw: Random, rank: int, *, kernels: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
+    draw: Random, rank: int, kernels: Sequence[int], strides: Sequence[int], dilations: Sequence[int], *, inside: bool
 ) -> Window:
-    """Sizes that fit together; half of them are equal in all dimensions."""
+    """Sizes that fit together; more than half of them are equal in all dimensions."""
     sizes = range(7, 13) if rank == 2 else range(9, 60)
 
     def some(values: Sequence[int]) -> tuple[int, ...]:
@@ -67,7 +63,7 @@ def window(
     while True:
         size = tuple(draw.choice(sizes) for _ in range(rank))
         found = Window(size, some(kernels), some(strides), some((0, 0, 1, 1, 2)), some(dilations))
-        if found.complete:
+        if _fits(found, inside):
             return found
 
 

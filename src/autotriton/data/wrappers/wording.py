@@ -54,7 +54,7 @@ def question(plan: Plan, task: Task, draw: Random) -> tuple[str, str]:
 def described(plan: Plan, draw: Random) -> str:
     """The function in words, with its signature, arguments and shapes."""
     given = signature(plan.parameters)
-    entry = f"{plan.name}({given}) -> Tensor"
+    entry = f"{plan.name}({given}) -> {plan.returns}"
     parts = [f"{draw.choice(_DESCRIBED)}: {plan.summary}"]
     called = f"{draw.choice(_ENTRY)}: {draw.choice(('{}', '`{}`', 'def {}')).format(entry)}"
     rest = [_arguments(plan), _shapes(plan, draw), f"{draw.choice(_MATHS)}: {plan.formula}"]
