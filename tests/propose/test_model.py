@@ -9,6 +9,7 @@ import textwrap
 import pytest
 
 from autotriton.errors import ProposerError, UsageError
+from autotriton.propose.generate import slow
 from autotriton.propose.model import ModelProposer
 from autotriton.tasks.source import load
 from autotriton.types import Attempt, Candidate, Outcome, Policy, Task, Tier, Verdict
@@ -190,3 +191,11 @@ def other_model(small_model, tmp_path_factory):
     transformers.GPT2LMHeadModel(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
+
+
+def test_what_a_machine_without_a_gpu_has_to_expect_is_said_where_it_is_long():
+    assert slow(0.5e9) is None
+    said = slow(6.2e9)
+    assert said is not None
+    assert "6.2 GB" in said
+    assert "5 min" in said

@@ -17,6 +17,9 @@ from typing import Any, TextIO
 
 CHILD = "autotriton.propose.generate"
 _GPU_BATCH, _CPU_BATCH = 256, 8
+_CPU_BYTES_PER_S = 20e9
+"""Weights a CPU reads from its memory: every token takes all of them once."""
+_PATIENT_S = 60.0
 Answer = dict[str, Any]
 
 
@@ -39,6 +42,8 @@ class Generator:
             self.tokenizer.pad_token = self.tokenizer.eos_token
         self.note = unsupported(self.model)
         """Why the fast decoder is not used; None if it is."""
+        self.slow = slow(model.get_memory_footprint()) if device == "cpu" else None
+        """Why an answer will take long; None if it will not."""
         self._decoder: Any = None
         self._usual_batch = _CPU_BATCH if device == "cpu" else _GPU_BATCH
 
@@ -151,6 +156,15 @@ class Generator:
         return {"index": index, "text": text, "prompt_tokens": prompt_tokens, "completion_tokens": count}
 
 
+def slow(weights_bytes: float) -> str | None:
+    """What to expect without a GPU, where an answer of a thousand tokens takes more than a minute."""
+    seconds = 1000 * weights_bytes / _CPU_BYTES_PER_S
+    if seconds < _PATIENT_S:
+        return None
+    size, minutes = weights_bytes / 1e9, seconds / 60
+    return f"without a GPU its {size:.1f} GB make an answer of 1,000 tokens take about {minutes:.0f} min"
+
+
 def _seed(seed: int | None) -> int:
     return int.from_bytes(os.urandom(8), "little") if seed is None else int(seed)
 
@@ -188,7 +202,7 @@ def main() -> None:
         try:
             if generator is None:
                 generator = Generator(request["path"], request["device"])
-                _say(answers, {"loaded": True, "note": generator.note})
+                _say(answers, {"loaded": True, "note": generator.note, "slow": generator.slow})
             else:
                 for answer in generator.answers(request):
                     _say(answers, {"loaded": True, "answer": answer})

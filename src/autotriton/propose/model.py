@@ -94,6 +94,8 @@ class ModelProposer:
             loaded = next(self._told(self._child, load, _LOAD_S, "cannot be loaded"))
             if loaded.get("note"):
                 _log.warning("%s is decoded by transformers' generate, slowly: %s", self.name, loaded["note"])
+            if loaded.get("slow"):
+                _log.warning("%s: %s; a GPU or `endpoint:URL#MODEL` is faster", self.name, loaded["slow"])
         request = {
             "prompts": [ask.prompt for ask in questions],
             "seeds": [ask.seed for ask in questions],
