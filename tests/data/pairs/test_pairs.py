@@ -258,3 +258,12 @@ def test_functions_the_language_lacks_are_named_before_the_program() -> None:
     place = code.index("    tl.store(")
     code = code[:place] + "    extra = libdevice.floor(libdevice.tanh(libdevice.log1p(1.0)))\n" + code[place:]
     assert "has no `tanh` and `log1p`: they come from" in forms(Candidate(task_id="t", code=code), 1, "s")[0].reasoning
+
+
+def test_every_answer_has_the_same_imports_whatever_its_kernels_need() -> None:
+    wanted = "import triton.language as tl\nfrom triton.language.extra import libdevice\n"
+    early = CODE.replace("import triton\n", "from triton.language.extra import libdevice\nimport triton\n", 1)
+    for code in (CODE, early):
+        given = forms(Candidate(task_id="t", code=code), 1, "s")[0].code
+        assert wanted in given
+        assert given.count("import libdevice") == 1

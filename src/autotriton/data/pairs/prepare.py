@@ -16,6 +16,8 @@ _GENERATED = re.compile(r"Variant [^\n]*\n\n|Kernel bodies and helper functions 
 _NOTICE = re.compile(r"\n+# Kernel bodies and helper functions above are derived from PyTorch(?:.|\n)*\Z")
 """For people; a data set's rows and card say it for all of them."""
 _HINTED = re.compile(r"^ *# Neighbours in memory lie along the last dimension: [^\n]*\n", re.MULTILINE)
+_LANGUAGE = "import triton.language as tl"
+_LIBDEVICE = "from triton.language.extra import libdevice"
 _CONSTANTS = frozenset({"inf", "nan", "pi", "e"})
 
 
@@ -25,8 +27,15 @@ def prepared(code: str, function: str | None) -> str:
     if heading is not None:  # the task's id in a data set is no part of the question
         about, quotes, rest = code[heading.end() :].partition('"""')
         code = '"""' + _GENERATED.sub("", about).strip() + "\n" + quotes + _NOTICE.sub("\n", rest)
-    code = without_foreign_formulas(without_hints(code))
+    code = with_libdevice(without_foreign_formulas(without_hints(code)))
     return code if function is None else as_function(code, function)
+
+
+def with_libdevice(code: str) -> str:
+    """The same imports in every answer: whether a kernel needs libdevice is known only after they are written."""
+    if _LANGUAGE not in code:
+        return code
+    return code.replace(f"{_LIBDEVICE}\n", "").replace(f"{_LANGUAGE}\n", f"{_LANGUAGE}\n{_LIBDEVICE}\n", 1)
 
 
 def without_hints(code: str) -> str:

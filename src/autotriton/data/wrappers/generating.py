@@ -32,7 +32,7 @@ from autotriton.data.wrappers.base import Plan
 from autotriton.errors import UsageError
 from autotriton.types import Task
 
-WRAPPERS_VERSION = "2"
+WRAPPERS_VERSION = "3"
 """Changes whenever a seed gives another text."""
 _ORIGIN = re.compile(r"autotriton-wrappers (\S+) seed (\d+) number (\d+)")
 FAMILIES: dict[str, tuple[Callable[[Random], Plan], int]] = {
@@ -102,7 +102,7 @@ def wrapper(seed: int, number: int = 0, *, family: str | None = None) -> Wrapper
     chosen = draw.choices(names, weights=[FAMILIES[name][1] for name in names])[0] if family is None else family
     plan = FAMILIES[chosen][0](draw)
     task = Task(id=f"wrappers-{seed}-{number}-{chosen}", source=task_text(plan), entry=plan.name)
-    code = answer_text(plan, draw)
+    code = answer_text(plan)
     return Wrapper(seed, number, chosen, plan, task, code, wording.completion(plan, code, draw))
 
 
