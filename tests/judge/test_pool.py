@@ -14,7 +14,7 @@ import pytest
 from autotriton.errors import JudgeError, TaskError
 from autotriton.judge import Judge, JudgeOptions, judge_many
 from autotriton.judge.floor import Floor
-from autotriton.judge.pool import GpuLock
+from autotriton.judge.pool import AGAIN, Beside, GpuLock
 from autotriton.judge.processes import Processes
 from autotriton.judge.references import References
 from autotriton.types import Outcome, Policy, Task, Tier, Verdict
@@ -452,3 +452,25 @@ def test_leaving_early_leaves_no_processes():
     assert fork_servers()
     found.close()
     assert eventually(lambda: fork_servers() == set())
+
+
+@pytest.mark.parametrize("first", ["raises", "runtime_error", "wrong"])
+def test_who_found_no_memory_beside_others_is_judged_again_and_the_verdict_says_so(first):
+    def verdict(outcome, message=""):
+        return Verdict(outcome=outcome, message=message, policy=Policy.STRICT, tier=Tier.RUN)
+
+    def judge(task, code, aside, whole_gpu=False):
+        asked.append(whole_gpu)
+        if len(asked) > 1:
+            return verdict(Outcome.CORRECT)
+        if first == "raises":
+            raise TaskError("the reference ran out of memory")
+        return verdict(Outcome(first), "CUDA out of memory" if first == "runtime_error" else "")
+
+    asked: list[bool] = []
+    processes = SimpleNamespace(stuck=lambda: 0, stuck_total=0, wait_until_free=lambda: None)
+    found = Beside(2).verdict(SimpleNamespace(processes=processes, judge=judge), Task(id="t", source=""), "")
+    if first == "wrong":
+        assert (found.outcome, found.notes, asked) == (Outcome.WRONG, (), [False])
+    else:
+        assert (found.outcome, found.notes, asked) == (Outcome.CORRECT, (AGAIN,), [False, first == "raises"])

@@ -23,6 +23,7 @@ from autotriton.types import Outcome, Task, Verdict
 
 Job = tuple[Task, str]
 _MEMORY = "out of memory"
+AGAIN = "judged again with the GPU to itself, as neighbours had its memory or held it up"
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,8 @@ class Beside:
         self.lock.seize()
         try:
             judge.processes.wait_until_free()
-            return run()
+            verdict = run()
+            return verdict.model_copy(update={"notes": (*verdict.notes, AGAIN)})
         finally:
             self.lock.release()
 
