@@ -165,9 +165,8 @@ def test_what_is_said_about_triton_is_true():
 @pytest.mark.interp
 def test_the_worked_example_is_accepted_by_the_judge():
     from autotriton.judge import JudgeOptions, judge
-    from autotriton.types import Tier
 
     example = Prompts().rewrite(TASK).partition("# An example")[2].partition("# Your task")[0]
     original, answer = (block.text for block in blocks(example))
-    found = judge(Task(id="example", source=original), answer, JudgeOptions(tier=Tier.INTERPRET, timeout_s=60))
+    found = judge(Task(id="example", source=original), answer, JudgeOptions(timeout_s=60))
     assert found.accepted, found.message

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from random import Random
 
-from autotriton.data.wrappers.base import Parameter, Plan, maybe_out, shape_of, tensor
+from autotriton.data.wrappers.base import Parameter, Plan, allocation, maybe_out, shape_of, tensor
 from autotriton.data.wrappers.broadcast import operand_shapes
 from autotriton.data.wrappers.pointwise import block_of, flat_kernel, flat_said, launch
 
@@ -78,7 +78,7 @@ def predicate(draw: Random) -> Plan:
         body, given = ["x, b = input.contiguous(), other.contiguous()"], ["x", "b"]
     lines.append(f"y = {value}")
     made = "torch.empty(x.shape, dtype=torch.bool, device=x.device)"
-    body += ["if out is None:", f"    out = {made}"] if parameters[-1].name == "out" else [f"out = {made}"]
+    body += allocation(parameters, made)
     math = test.math.format(x="input")
     called = f"torch.{test.name}(input)"
     after = f" Of that and `other` it {joined.words}." if joined else ""
@@ -122,7 +122,7 @@ def bitwise(draw: Random) -> Plan:
     )  # fmt: skip
     block = block_of(draw)
     made = f"torch.empty(a.shape, dtype={'torch.bool' if pair.logical else 'dtype'}, device=a.device)"
-    allocated = ["if out is None:", f"    out = {made}"] if parameters[-1].name == "out" else [f"out = {made}"]
+    allocated = allocation(parameters, made)
     return Plan(
         name=name,
         parameters=parameters,

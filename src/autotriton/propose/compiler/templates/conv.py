@@ -28,8 +28,6 @@ _HEAVY = 4e9
 """Floating point operations above which packing pays for its launches: about 0.1 ms of cuDNN's fp32 on an H200."""
 _DEEP = 256
 """Channels of a 1x1 convolution above which splitting each tile anew costs more than splitting all of it once."""
-_THIN = 8
-"""Input times output channels of a group up to which tensor cores would mostly multiply padding."""
 
 
 class Convolution:
@@ -59,17 +57,13 @@ RENDERERS: dict[str, Callable[[ConvCall, Site], Piece]] = {
 
 def path_of(call: ConvCall, packed: bool | None = None) -> str:
     """Which kernel, from the example's sizes; `packed` decides where both ways are possible."""
-    if call.dtype is torch.float64 or call.group_channels * call.group_outputs <= _THIN or _is_depthwise(call):
+    if call.thin:
         return "direct"
     if is_pointwise(call):
         deep = call.group_channels > _DEEP and call.group_outputs > _DEEP
         heavy = deep and call.flops > 2 * _HEAVY
         return "packed" if (heavy if packed is None else packed) else "pointwise"
     return "packed" if (call.flops > _HEAVY if packed is None else packed) else "gather"
-
-
-def _is_depthwise(call: ConvCall) -> bool:
-    return call.group_channels == 1 and call.groups > 1
 
 
 def _parsed(node: torch.fx.Node) -> ConvCall:

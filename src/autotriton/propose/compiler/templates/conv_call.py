@@ -18,6 +18,8 @@ import torch.fx
 from autotriton.propose.compiler.templates.piece import Epilogue, Site, shape_of
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+_THIN = 8
+"""Input times output channels of a group up to which tensor cores would mostly multiply padding."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,12 @@ class ConvCall:
     def dtype(self) -> torch.dtype:
         dtype: torch.dtype = self.x.meta["val"].dtype
         return dtype
+
+    @property
+    def thin(self) -> bool:
+        """Nothing for tensor cores: depthwise, hardly any channels in a group, or fp64."""
+        depthwise = self.group_channels == 1 and self.groups > 1
+        return self.dtype is torch.float64 or depthwise or self.group_channels * self.group_outputs <= _THIN
 
     def sizes(self) -> tuple[str, ...]:
         return (*(("N",) if self.batched else ()), "OC", *(f"O{axis.upper()}" for axis in self.axes))

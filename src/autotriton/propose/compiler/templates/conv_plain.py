@@ -18,10 +18,7 @@ from autotriton.propose.compiler.templates.conv_call import (
 )
 from autotriton.propose.compiler.templates.conv_direct import spanning
 from autotriton.propose.compiler.templates.conv_tile import upper
-from autotriton.propose.compiler.templates.piece import Piece, Places, Setting, Site, shape_of
-
-_THIN = 8
-"""Input times output channels of a group up to which tensor cores would mostly multiply padding."""
+from autotriton.propose.compiler.templates.piece import Piece, Places, Setting, Site
 
 
 def render_plain(call: ConvCall, site: Site) -> Piece:
@@ -34,7 +31,6 @@ class _Plain:
     def __init__(self, call: ConvCall, site: Site) -> None:
         self.call, self.site, self.names = call, site, ConvNames(call, site)
         self.upper = upper(call)
-        self.thin = is_thin(call)
         self.accumulator = "tl.float64" if call.dtype is torch.float64 else "tl.float32"
 
     def kernel(self) -> str:
@@ -56,19 +52,19 @@ class _Plain:
         return [*found, ("GROUPS", "groups")]
 
     def _constants(self) -> list[str]:
-        blocks = ["BLOCK_M"] if self.thin else [*self._precision(), "BLOCK_M", "BLOCK_N", "BLOCK_K"]
+        blocks = ["BLOCK_M"] if self.call.thin else [*self._precision(), "BLOCK_M", "BLOCK_N", "BLOCK_K"]
         return [*(name for name, _ in self._geometry()), *blocks]
 
     def _precision(self) -> list[str]:
         return ["PRECISION"] if self.call.dtype is torch.float32 else []
 
     def _docstring(self) -> list[str]:
-        how = "One output channel of one image" if self.thin else "A block of output channels of one image"
+        how = "One output channel of one image" if self.call.thin else "A block of output channels of one image"
         return [f'"""{self.site.name}: {self.names.formula()}', "", f"{how} per program, tap by tap.", '"""']
 
     def _tile(self) -> list[str]:
         outputs = "OC // GROUPS"
-        if self.thin:
+        if self.call.thin:
             channels = ["oc = tl.program_id(2)", f"group = oc // ({outputs})", f"oc_in_group = oc % ({outputs})"]
             shape = "(BLOCK_M,)"
         else:
@@ -100,7 +96,10 @@ class _Plain:
         lines = [
             "    " * depth + f"for tap_{axis} in range(K{axis.upper()}):" for depth, axis in enumerate(self.call.axes)
         ]
-        return [*lines, indented([*self._reach(), *(self._sum() if self.thin else self._product())], self.call.dims)]
+        return [
+            *lines,
+            indented([*self._reach(), *(self._sum() if self.call.thin else self._product())], self.call.dims),
+        ]
 
     def _reach(self) -> list[str]:
         """`h`, `w`: which input each position's tap meets, and whether it is there."""
@@ -158,7 +157,7 @@ class _Plain:
 
     def _finish(self) -> list[str]:
         image = ["n"] if self.call.batched else []
-        if self.thin:
+        if self.call.thin:
             bias = f"acc += tl.load({self.names.bias}_ptr + oc).to({self.accumulator})"
             lines = [*([] if self.call.bias is None else [bias]), *spanning("oc", 1, self.call.pixels)]
             index = [*image, "oc", *(f"o{axis}" for axis in self.call.axes)]
@@ -175,7 +174,7 @@ class _Plain:
         arguments = [x, weight, *self.names.bias_argument(), *epilogue.arguments(), *self._sizes(), "C // groups"]
         arguments += [*self.upper, *(f"{name}={value}" for name, value in self._geometry()), "**tiles"]
         rows = " * ".join(f"O{axis}" for axis in self.upper)
-        channels = "OC" if self.thin else 'groups * triton.cdiv(OC // groups, tiles["BLOCK_N"])'
+        channels = "OC" if self.call.thin else 'groups * triton.cdiv(OC // groups, tiles["BLOCK_N"])'
         body = [
             *self.names.unpacked(),
             f"{x} = {x}.contiguous()",
@@ -191,19 +190,14 @@ class _Plain:
         return f"def {self.site.name}({self.names.signature()}):\n{indented(body)}\n"
 
 
-def is_thin(call: ConvCall) -> bool:
-    depthwise = call.group_channels == 1 and call.groups > 1
-    return call.dtype is torch.float64 or depthwise or call.group_channels * call.group_outputs <= _THIN
-
-
 def possible(call: ConvCall) -> bool:
     """Images and channels are counted by the grid's second and third number, which end at 65,535."""
-    return max(call.images, call.groups * call.group_outputs) <= 65535 and 0 not in shape_of(call.x)
+    return max(call.images, call.groups * call.group_outputs) <= 65535
 
 
 def settings(call: ConvCall, site: Site) -> tuple[Setting, ...]:
     positions = _within(call.pixels, 16, 128)
-    if is_thin(call):
+    if call.thin:
         return tuple({"BLOCK_M": size, "num_warps": 4} for size in dict.fromkeys((positions, 64, 256)))
     outputs, depth = _within(call.group_outputs, 16, 64), _within(call.group_channels, 16, 32)
     precision = {} if call.dtype is not torch.float32 else {"PRECISION": "tf32" if site.tf32 else "ieee"}
