@@ -7,7 +7,7 @@ import math
 import pytest
 
 from autotriton.bench import published
-from autotriton.bench.comparing import compare
+from autotriton.bench.comparing import compare, compare_channels
 from autotriton.errors import UsageError
 
 
@@ -116,3 +116,21 @@ def test_published_rows_are_consistent():
     assert len(published.of_suite("tritonbench-g")) == len(published.ROWS)
     assert published.of_suite("tasks") == ()
     assert published.channel("tasks") is None
+
+
+def test_runs_over_several_suites_are_compared_suite_by_suite(bench_run, attempt):
+    def over_two(run_id, outcome):
+        found = bench_run("a b c", attempt("a"), attempt("b", outcome), attempt("c"), run_id=run_id)
+        tasks = [
+            task.model_copy(update={"channel": f"kernelbench-l{level}@v1"})
+            for task, level in zip(found.suite.tasks, (1, 2, 2), strict=True)
+        ]
+        return type(found)(found.info, found.suite.model_copy(update={"tasks": tuple(tasks)}), found.attempts)
+
+    first, second = compare_channels([over_two("one", "wrong"), over_two("two", "correct")])
+    assert (first.suite, first.tasks) == ("kernelbench-l1", ("a",))
+    assert (second.suite, second.tasks) == ("kernelbench-l2", ("b", "c"))
+    assert [score.checked.value for score in second.scores] == [0.5, 1.0]
+    assert second.scores[0].suite_version == "v1"
+    with pytest.raises(UsageError, match="different suites"):
+        compare_channels([over_two("one", "wrong"), bench_run("a", attempt("a"), run_id="two", name="tritonbench-g")])

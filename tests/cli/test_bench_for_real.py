@@ -106,6 +106,35 @@ def test_answers_of_kernelbenchs_own_scripts_are_counted(bench, suite):
     assert (info.verb, info.config["k"], info.config["suite_version"]) == ("bench", 2, found["suite_version"])
 
 
+def test_all_levels_in_one_run_are_counted_one_by_one(bench, suite, run):
+    for level, answer in ((2, "x * 4"), (3, "x * 5")):
+        (suite / "KernelBench" / f"level{level}").mkdir()
+        (suite / "KernelBench" / f"level{level}" / f"1_Times{level}.py").write_text(TASK.format(answer=answer))
+    code = KERNEL.format(formula="x * 4", answer="y")
+    (suite.parent / "answers" / "level_2_problem_1_sample_0_kernel.py").write_text(code)
+    (suite / "KernelBench" / "level3" / "2_Broken.py").write_text("class Model(:")
+    code, out, err = bench("--proposer", "files:answers", "--json", name="kernelbench")
+    found = json.loads(out)
+    assert code == 0, err
+    assert [score["suite"] for score in found["channels"]] == ["kernelbench-l1", "kernelbench-l2", "kernelbench-l3"]
+    assert [score["tasks"] for score in found["channels"]] == [3, 1, 2]
+    assert [score["checked"]["hits"] for score in found["channels"]] == [2, 1, 0]
+    assert list(found["channels"][0]["excluded"]) == ["3_Random"]
+    assert list(found["channels"][2]["skipped"]) == ["2_Broken"]
+    [id] = Store("runs").ids()
+    code, out, err = run("report", id, "--json")
+    assert [score["suite"] for score in json.loads(out)["scores"]] == [score["suite"] for score in found["channels"]]
+    code, out, err = bench("--proposer", "files:answers", "--json")
+    level = json.loads(out)["run_id"]
+    code, out, err = run("bench", "compare", id, level, "--json")
+    assert code == 0, err
+    assert json.loads(out)["suite"] == "kernelbench-l1"
+    assert json.loads(out)["tasks"] == ["1_Relu", "2_Double", "3_Random"]
+    (suite / "KernelBench" / "level3" / "1_Relu.py").write_text(TASK.format(answer="x * 5"))
+    code, _, err = bench("--proposer", "files:answers", name="kernelbench")
+    assert (code, "two levels have a task 1_Relu" in err) == (2, True)
+
+
 def test_a_folder_of_tasks_the_compiler_and_a_resumed_run(bench, suite, run):
     folder = suite / "KernelBench" / "level1"
     args = ("bench", "tasks", "--root", folder, "--device", "cpu", "--proposer", "compiler:templates", "--limit", 1)

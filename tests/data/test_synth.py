@@ -128,6 +128,21 @@ def test_laptop_tensors_are_small_and_gpu_tensors_are_not() -> None:
         assert sum(gpu) / sum(laptop) > 50
 
 
+def test_long_rows_are_few() -> None:
+    rng = random.Random(1)
+    drawn = [draw_shape(rng, sizes_for("long"), "matrix") for _ in range(200)]
+    assert max(map(_product, drawn)) <= sizes_for("long").elements
+    assert sum(shape[-1] > 4096 for shape in drawn) > 50
+
+
+def test_only_the_named_recipes_in_turns() -> None:
+    found = list(stream(3, 8, scale="long", recipes=("norm_act", "mlp")))
+    assert [draft.recipe for draft in found] == ["norm_act", "mlp"] * 4
+    assert [draft.task.source for draft in found] == [
+        draft.task.source for draft in stream(3, 8, scale="long", recipes=("norm_act", "mlp"))
+    ]
+
+
 def _product(shape: tuple[int, ...]) -> int:
     count = 1
     for size in shape:

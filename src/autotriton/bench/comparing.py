@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from autotriton.bench.intervals import bootstrap_mean, sign_flip_test, sign_test
 from autotriton.bench.metrics import baselines, log_speedup, score
-from autotriton.bench.records import BenchRun
+from autotriton.bench.records import BenchRun, channels
 from autotriton.bench.score import Score
 from autotriton.bench.tally import Row, accepted, tally
 from autotriton.errors import UsageError
@@ -69,6 +69,13 @@ class Comparison(Record):
     left_out: dict[str, tuple[str, ...]]
     """By run: its tasks that are not common."""
     warnings: tuple[str, ...] = ()
+
+
+def compare_channels(runs: Sequence[BenchRun]) -> list[Comparison]:
+    """One comparison for each suite that all of the runs are over, whatever else some are over."""
+    parts = [{channel.suite.name: channel for channel in channels(run)} for run in runs]
+    shared = [name for name in parts[0] if all(name in part for part in parts)] if parts else []
+    return [compare([part[name] for part in parts]) for name in shared] or [compare(runs)]
 
 
 def compare(runs: Sequence[BenchRun]) -> Comparison:

@@ -27,6 +27,8 @@ class SuiteTask(Record):
     """Operator families of the reference, the leading one first, e.g. `convolution`, `norm`."""
     source: str = ""
     """The reference as the suite has it, for the report."""
+    channel: str = ""
+    """`NAME@VERSION` of the suite it is from, in a run over several of them."""
 
 
 class Suite(Record):
@@ -60,6 +62,26 @@ class BenchRun:
                 if note.startswith(DEGENERATE):
                     found.setdefault(attempt.task.id, note.removeprefix(DEGENERATE).strip())
         return found
+
+
+def channels(found: BenchRun) -> list[BenchRun]:
+    """The run as the suites it is over, each counted by itself: a run over one suite is its own only channel."""
+    names = list(dict.fromkeys(task.channel for task in found.suite.tasks))
+    return [found] if names in ([], [""]) else [_channel(found, name) for name in names]
+
+
+def _channel(found: BenchRun, channel: str) -> BenchRun:
+    name, _, version = channel.partition("@")
+    tasks = tuple(task for task in found.suite.tasks if task.channel == channel)
+    there = {task.id for task in tasks}
+    suite = Suite(
+        name=name,
+        version=version,
+        tasks=tasks,
+        skipped={id: why for id, why in found.suite.skipped.items() if id in there},
+        excluded={id: why for id, why in found.suite.excluded.items() if id in there},
+    )
+    return BenchRun(found.info, suite, tuple(one for one in found.attempts if one.task.id in there))
 
 
 def save_suite(run: Run, suite: Suite) -> None:

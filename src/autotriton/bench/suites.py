@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from autotriton.bench import records
@@ -23,6 +23,7 @@ STYLES = ("simple", "complex")
 HELD_OUT = "held-out"
 """The tasks that a data set keeps from training."""
 NAMES = (
+    kernelbench.NAME,
     *(f"{kernelbench.NAME}-l{level}" for level in kernelbench.LEVELS),
     *(f"{_SCRIPTS}-{channel}" for channel in _CHANNELS),
     folder.NAME,
@@ -39,6 +40,8 @@ class Loaded:
     tasks: tuple[Task, ...]
     damaged: Mapping[str, str] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
+    channels: Mapping[str, str] = field(default_factory=dict)
+    """Of several suites in one: `NAME@VERSION` by task."""
 
     @property
     def scripts(self) -> bool:
@@ -49,12 +52,16 @@ class Loaded:
         """Only the first tasks; damaged files count only where all do."""
         if limit is None:
             return self
-        return Loaded(self.name, self.version, self.tasks[:limit], {}, ())
+        return replace(self, tasks=self.tasks[:limit], damaged={}, ignored=())
 
     def suite(self, skipped: Mapping[str, str]) -> Suite:
         """The record of what is asked; damaged tasks are part of it, as nobody can answer them."""
-        there = [SuiteTask(id=t.id, families=families(t.source), source=t.source) for t in self.tasks]
-        broken = [SuiteTask(id=name) for name in self.damaged]
+        of = self.channels.get
+        there = [
+            SuiteTask(id=task.id, families=families(task.source), source=task.source, channel=of(task.id, ""))
+            for task in self.tasks
+        ]
+        broken = [SuiteTask(id=name, channel=of(name, "")) for name in self.damaged]
         reasons = {name: f"damaged: {reason}" for name, reason in self.damaged.items()}
         return Suite(
             name=self.name, version=self.version, tasks=(*there, *broken), skipped={**reasons, **dict(skipped)}
@@ -66,6 +73,8 @@ def load(name: str, root: Path, style: str = STYLES[0]) -> Loaded:
     known(name)
     kind, _, part = name.partition("-")
     root = root.expanduser()
+    if name == kernelbench.NAME:
+        return _levels(root)
     if kind == kernelbench.NAME:
         found = kernelbench.read(root, int(part.removeprefix("l")))
         return Loaded(name, found.version, found.tasks, found.damaged)
@@ -76,6 +85,24 @@ def load(name: str, root: Path, style: str = STYLES[0]) -> Loaded:
         return _held_out(root)
     found = folder.read(root)
     return Loaded(name, found.version, found.tasks, found.damaged, found.ignored)
+
+
+def _levels(root: Path) -> Loaded:
+    """All of KernelBench at once: a GPU that waits for the memory of one level's tasks judges those of another."""
+    found = {f"{kernelbench.NAME}-l{level}": kernelbench.read(root, level) for level in kernelbench.LEVELS}
+    channels: dict[str, str] = {}
+    for name, level in found.items():
+        for id in (*(task.id for task in level.tasks), *level.damaged):
+            if id in channels:
+                raise UsageError(f"two levels have a task {id}", hint=f"run the levels one by one: {name}")
+            channels[id] = f"{name}@{level.version}"
+    return Loaded(
+        kernelbench.NAME,
+        "+".join(dict.fromkeys(level.version for level in found.values())),
+        tuple(task for level in found.values() for task in level.tasks),
+        {name: why for level in found.values() for name, why in level.damaged.items()},
+        channels=channels,
+    )
 
 
 def _held_out(root: Path) -> Loaded:

@@ -56,7 +56,9 @@ def bench(
     suite: Annotated[
         str,
         typer.Argument(
-            metavar="SUITE", help="kernelbench-l1 | -l2 | -l3 | tritonbench-g | tritonbench-t | tasks | held-out"
+            metavar="SUITE",
+            help="kernelbench (all levels at once) | kernelbench-l1 | -l2 | -l3 | tritonbench-g | tritonbench-t | "
+            "tasks | held-out",
         ),
     ],
     root: Annotated[
@@ -225,15 +227,17 @@ def _again(run: Run) -> str:
 
 
 def _print(found: BenchRun, run: Run, seconds: float, as_json: bool) -> None:
-    from autotriton.bench import metrics
+    from autotriton.bench import metrics, records
     from autotriton.cli import show, show_bench
 
-    score = metrics.score(found)
+    scores = [metrics.score(channel) for channel in records.channels(found)]
     if as_json:
-        about = {"run": str(run.path), **score.model_dump(mode="json"), "seconds": round(seconds, 1)}
+        counted = [score.model_dump(mode="json") for score in scores]
+        several = {"suite": found.suite.name, "channels": counted}
+        about = {"run": str(run.path), **(counted[0] if len(counted) == 1 else several), "seconds": round(seconds, 1)}
         print(json.dumps(show.finite(about), allow_nan=False))
         return
-    show_bench.scores([score])
+    show_bench.scores(scores)
     print(f"run  {run.path}")
 
 

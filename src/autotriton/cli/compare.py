@@ -26,9 +26,13 @@ def compare(
     if twice := sorted({run for run in runs if runs.count(run) > 1}):
         raise UsageError(f"run {twice[0]} is named twice", hint="name different runs")
     folder = Store(store)
-    found = comparing.compare([records.load(folder.open(run)) for run in runs])
+    found = comparing.compare_channels([records.load(folder.open(run)) for run in runs])
     if as_json:
-        rows = [asdict(row) for row in published.of_suite(found.suite)]
-        print(json.dumps(finite({**found.model_dump(mode="json"), "published": rows}), allow_nan=False))
-    else:
-        show_bench.comparison(found)
+        shown = [
+            {**one.model_dump(mode="json"), "published": [asdict(row) for row in published.of_suite(one.suite)]}
+            for one in found
+        ]
+        print(json.dumps(finite(shown[0] if len(shown) == 1 else {"channels": shown}), allow_nan=False))
+        return
+    for one in found:
+        show_bench.comparison(one)

@@ -30,7 +30,7 @@ def report(
     if twice := sorted({run for run in runs if runs.count(run) > 1}):
         raise UsageError(f"run {twice[0]} is named twice", hint="name different runs")
     opened = Store(store)
-    found = [records.load(opened.open(run)) for run in runs]
+    found = [channel for run in runs for channel in records.channels(records.load(opened.open(run)))]
     scores = [metrics.score(run) for run in found]
     written: list[Path] = []
     if plots is not None:

@@ -7,6 +7,8 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from autotriton.configs import Part
+from autotriton.data.synth.recipes import BY_NAME
+from autotriton.data.synth.sizes import Scale
 from autotriton.propose.compiler.templates.options import WAYS
 from autotriton.types import Policy, Tier
 
@@ -15,7 +17,17 @@ class SynthPart(Part):
     count: int = Field(default=0, ge=0)
     """Programs drawn."""
     seed: int = Field(default=0, ge=0)
-    scale: Literal["laptop", "gpu"] = "laptop"
+    scale: Scale = "laptop"
+    recipes: tuple[str, ...] = ()
+    """Only these compositions, each as often as the others (one named twice twice as often); empty: all of them, by
+    their weights.
+    """
+
+    @model_validator(mode="after")
+    def _known_recipes(self) -> Self:
+        if unknown := [name for name in self.recipes if name not in BY_NAME]:
+            raise ValueError(f"recipes: {unknown[0]!r} is unknown; known: {', '.join(BY_NAME)}")
+        return self
 
 
 class OpinfoPart(Part):

@@ -16,7 +16,8 @@ from autotriton.errors import UsageError
 def drafts(config: BuildConfig, report: Report) -> Iterator[Draft]:
     """Synthesis first: it is the largest and needs nothing but a seed."""
     if config.synth.count:
-        yield from stream(config.synth.seed, config.synth.count, scale=config.synth.scale)
+        part = config.synth
+        yield from stream(part.seed, part.count, scale=part.scale, recipes=part.recipes)
     if config.opinfo.per_operator:
         chosen = config.opinfo
         yield from opinfo.drafts(

@@ -1,4 +1,6 @@
-"""Sizes of tensors at two scales: what Triton's interpreter verifies in about a second, and what fills a GPU."""
+"""Sizes of tensors at three scales: what Triton's interpreter verifies in about a second, a few long rows and wide
+layers, for which a kernel has to loop and which it still verifies, and what fills a GPU.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import random
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-Scale = Literal["laptop", "gpu"]
+Scale = Literal["laptop", "long", "gpu"]
 SCALES: tuple[str, ...] = get_args(Scale)
 
 
@@ -42,6 +44,19 @@ _LAPTOP = Sizes(
     elements=1 << 14,
     work=1 << 20,
 )
+_LONG = Sizes(
+    batch=(1, 1, 2, 2, 3, 4),
+    channels=(3, 8, 16, 16, 24, 32, 48, 64),
+    features=(129, 256, 512, 1000, 1024, 2048, 3000, 4096, 8192, 10000, 16384, 20000, 32768),
+    length=(2, 16, 77, 128, 196, 256, 512, 1000),
+    image=(8, 14, 16, 20, 28, 32, 56, 64),
+    volume=(6, 8, 10, 12, 16),
+    heads=(2, 4, 8),
+    head=(16, 32, 64),
+    classes=(10, 100, 1000, 4096),
+    elements=1 << 16,
+    work=1 << 22,
+)
 _GPU = Sizes(
     batch=(1, 4, 8, 16, 16, 32, 64, 100, 128),
     channels=(3, 16, 32, 48, 64, 64, 96, 128, 256),
@@ -58,7 +73,7 @@ _GPU = Sizes(
 
 
 def sizes_for(scale: str) -> Sizes:
-    return {"laptop": _LAPTOP, "gpu": _GPU}[scale]
+    return {"laptop": _LAPTOP, "long": _LONG, "gpu": _GPU}[scale]
 
 
 def draw_shape(rng: random.Random, sizes: Sizes, kind: str) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ Must stay true: the same seed, number and scale give the same text, in any proce
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from autotriton.data.records import Draft, SourceKind
 from autotriton.data.synth.builder import GUARD, Builder, DeadEnd
@@ -43,12 +43,15 @@ def synthesise(seed: int, number: int = 0, *, scale: str = "laptop", recipe: str
     raise UsageError(f"recipe {recipe!r} found no program in {_TRIES} tries", hint="use another seed or recipe")
 
 
-def stream(seed: int, count: int, *, scale: str = "laptop", start: int = 0) -> Iterator[Draft]:
-    """`count` programs of a seed, all with different texts."""
+def stream(
+    seed: int, count: int, *, scale: str = "laptop", start: int = 0, recipes: Sequence[str] = ()
+) -> Iterator[Draft]:
+    """`count` programs of a seed, all with different texts; where recipes are named, of these in turns."""
     seen: set[str] = set()
     number = start
     while len(seen) < count:
-        draft = synthesise(seed, number, scale=scale)
+        recipe = recipes[number % len(recipes)] if recipes else None
+        draft = synthesise(seed, number, scale=scale, recipe=recipe)
         number += 1
         if draft.task.hash not in seen:
             seen.add(draft.task.hash)

@@ -16,17 +16,17 @@ def _cell(builder: Builder, op: Op, operands: tuple[Value, ...]) -> Plan | None:
     x = operands[0]
     if x.rank != 2:
         return None
-    hidden = builder.rng.choice((8, 16, 24, 32)) if builder.scale == "laptop" else builder.rng.choice((128, 256, 512))
+    hidden = builder.rng.choice((8, 16, 24, 32)) if builder.scale != "gpu" else builder.rng.choice((128, 256, 512))
     return Plan((x.shape[0], hidden), {"suffix": "[0]" if op.name == "lstm_cell" else ""}, (), (Arg(x.shape[1], "input_size"), Arg(hidden, "hidden_size")), bound=1.0)  # fmt: skip
 
 
 def _layer(builder: Builder, op: Op, operands: tuple[Value, ...]) -> Plan | None:
     """(batch, length, features) -> (batch, length, hidden)."""
     x = operands[0]
-    longest = 8 if builder.scale == "laptop" else 256
+    longest = 8 if builder.scale != "gpu" else 256
     if x.rank != 3 or x.shape[1] > longest or x.shape[1] < 2:
         return None
-    hidden = builder.rng.choice((8, 16)) if builder.scale == "laptop" else builder.rng.choice((64, 128, 256))
+    hidden = builder.rng.choice((8, 16)) if builder.scale != "gpu" else builder.rng.choice((64, 128, 256))
     layer = (Arg(x.shape[2], "input_size"), Arg(hidden, "hidden_size"), Arg(True, "batch_first", "batch_first"))
     return Plan((*x.shape[:2], hidden), {"suffix": "[0]"}, (), layer, bound=1.0)
 

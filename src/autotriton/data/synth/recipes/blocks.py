@@ -29,7 +29,7 @@ def mlp(builder: Builder) -> Value:
         value = builder.apply(
             "linear",
             value,
-            out=rng.choice((16, 24, 32, 48, 64)) if builder.scale == "laptop" else builder.size("features"),
+            out=rng.choice((16, 24, 32, 48, 64)) if builder.scale != "gpu" else builder.size("features"),
         )
         value = builder.chain(value, _SHORT, 1)
     residual = rng.random() < 0.5
@@ -43,7 +43,7 @@ def gated(builder: Builder) -> Value:
     """SwiGLU, GEGLU, GLU, highway: two projections, one gates the other."""
     rng = builder.rng
     x = builder.input(builder.shape(rng.choice(("matrix", "sequence"))))
-    hidden = rng.choice((16, 24, 32, 40)) if builder.scale == "laptop" else builder.size("features")
+    hidden = rng.choice((16, 24, 32, 40)) if builder.scale != "gpu" else builder.size("features")
     gate = rng.choice(("silu_gate", "silu_gate", "gelu_gate", "sigmoid_gate", "tanh_gate"))
     if rng.random() < 0.5:
         one, two = builder.apply("linear", x, out=hidden), builder.apply("linear", x, out=hidden)
@@ -113,10 +113,10 @@ def self_attention(builder: Builder) -> Value:
     rng = builder.rng
     heads, head = (
         builder.size("heads"),
-        builder.rng.choice((4, 8, 8, 16)) if builder.scale == "laptop" else builder.size("head"),
+        builder.rng.choice((4, 8, 8, 16)) if builder.scale != "gpu" else builder.size("head"),
     )
     batch, length = builder.size("batch"), builder.size("length")
-    x = builder.input((min(batch, 4) if builder.scale == "laptop" else batch, max(2, length), heads * head))
+    x = builder.input((min(batch, 4) if builder.scale != "gpu" else batch, max(2, length), heads * head))
     inner = x
     if rng.random() < 0.3:
         inner = builder.apply(rng.choice(("layer_norm", "rms_norm")), x)
@@ -175,7 +175,7 @@ def recurrent(builder: Builder) -> Value:
     name = rng.choice(("rnn_cell", "gru_cell", "lstm_cell", "rnn", "gru", "lstm", "rnn_step", "rnn_step", "gated_step"))
     whole = name in ("rnn", "gru", "lstm")
     shape = builder.shape("sequence" if whole else "matrix")
-    if whole and builder.scale == "laptop":
+    if whole and builder.scale != "gpu":
         shape = (shape[0], rng.choice((3, 4, 6)), min(shape[2], 32))
     x = builder.input(shape)
     if rng.random() < 0.3:
@@ -186,7 +186,7 @@ def recurrent(builder: Builder) -> Value:
 
 def embedded(builder: Builder) -> Value:
     rng = builder.rng
-    rows = rng.choice((10, 16, 33, 50)) if builder.scale == "laptop" else rng.choice((1000, 5000, 32000))
+    rows = rng.choice((10, 16, 33, 50)) if builder.scale != "gpu" else rng.choice((1000, 5000, 32000))
     shape = builder.shape("matrix")
     x = builder.input(
         (shape[0], min(shape[1], builder.size("length"))), domain="index", dtype="int64", role="tokens", high=rows
