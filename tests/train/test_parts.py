@@ -10,9 +10,9 @@ import pytest
 
 from autotriton.data.rows import Example, TaskRow
 from autotriton.errors import UsageError
-from autotriton.train.config import CurriculumPart, GrpoConfig, GuardPart, RewardPart, SftConfig, load
+from autotriton.train.config import CurriculumPart, DataPart, GrpoConfig, GuardPart, RewardPart, SftConfig, load
 from autotriton.train.curriculum import Curriculum
-from autotriton.train.dataset import read
+from autotriton.train.dataset import chosen, read
 from autotriton.train.guard import Guard
 from autotriton.train.journal import Journal
 from autotriton.train.reward import reward
@@ -155,3 +155,24 @@ def test_rows_with_a_missing_column_are_one_line(tmp_path: Path) -> None:
     (tmp_path / "bad.parquet").write_bytes(b"no parquet")
     with pytest.raises(UsageError, match="is no Parquet file"):
         read(TaskRow, [tmp_path / "bad.parquet"])
+
+
+def test_a_config_chooses_forms_and_questions() -> None:
+    def row(id: str, style: str, route: str) -> Example:
+        said = {"prompt": "p", "source": "s", "origin": "o", "licence": "l", "completion": "c", "code": "c"}
+        return Example(id=id, style=style, route=route, **said)
+
+    rows = [
+        row("synth-1/templates-ab12cd-0", "module", "templates"),
+        row("synth-1/templates-ab12cd-1", "module", "templates"),
+        row("synth-2/templates-ab12cd-0", "prose", "templates"),
+        row("wrappers-3/wrappers-ab12cd-0", "prose", "wrappers"),
+        row("mine", "module", "by hand"),
+    ]
+
+    def kept(**wanted: Any) -> list[int]:
+        return [rows.index(one) for one in chosen(rows, DataPart(train=(Path("x"),), **wanted))]
+
+    assert kept() == [0, 1, 2, 3, 4]
+    assert kept(forms=1) == [0, 2, 3, 4]
+    assert kept(forms=1, prose=False) == [0, 3, 4]

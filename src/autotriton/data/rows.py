@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from autotriton.types import Mode, Record, Task
 
+PROSE, MODULE = "prose", "module"
+"""How a question is put: described with signature and formula, or shown as a program to be rewritten."""
+
 
 class TaskRow(Record):
     """A task to be solved: what reinforcement learning and the held-out measurement draw from."""
@@ -30,8 +33,7 @@ class TaskRow(Record):
     solve_rate: float | None = None
     graph: str = ""
     """Signature of the operator graph without shapes: rows of one graph never lie on both sides of the split."""
-    style: str = "module"
-    """How the question is put: `module` (rewrite this) or `prose` (description, signature and formula)."""
+    style: str = MODULE
 
     def task(self) -> Task:
         return Task(id=self.id, source=self.source, entry=self.entry, mode=self.mode)

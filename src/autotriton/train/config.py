@@ -40,6 +40,10 @@ class DataPart(Part):
     held_out: Path | None = None
     limit: int | None = Field(default=None, ge=1)
     """Only the first rows: for trying things out."""
+    forms: int | None = Field(default=None, ge=1)
+    """SFT: at most so many forms of one program. The first is the templates' own; others differ in names and tiles."""
+    prose: bool = True
+    """SFT: also questions that describe the program they want. Wrappers are always described, and stay."""
 
 
 class OptimPart(Part):
@@ -136,6 +140,8 @@ class SftConfig(Config):
 
     sequence: int = Field(default=4096, ge=64)
     """Tokens per packed sequence; longer rows are left out and counted."""
+    longest: int | None = Field(default=None, ge=16)
+    """Tokens of question and answer together from which a row is left out; `sequence` by default."""
     packing: bool = True
     accumulate: int = Field(default=1, ge=1)
     """Forward passes per step."""

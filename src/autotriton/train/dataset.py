@@ -10,8 +10,10 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from autotriton.data.rows import Example, TaskRow
+from autotriton.data.build.routes import WRAPPERS
+from autotriton.data.rows import PROSE, Example, TaskRow
 from autotriton.errors import PrerequisiteError, UsageError
+from autotriton.train.config import DataPart
 
 AnyRow = TypeVar("AnyRow", bound=TaskRow)
 
@@ -27,6 +29,16 @@ def read(kind: type[AnyRow], files: Sequence[Path], limit: int | None = None) ->
     if not rows:
         raise UsageError(f"no rows in {', '.join(map(str, files))}", hint="build them with `autotriton data build`")
     return rows
+
+
+def chosen(examples: Iterable[Example], part: DataPart) -> Iterator[Example]:
+    """Those the config wants to be taught."""
+    for example in examples:
+        form = example.id.rpartition("-")[2]
+        many = part.forms is not None and form.isdecimal() and int(form) >= part.forms
+        described = example.style == PROSE and example.route != WRAPPERS
+        if not many and (part.prose or not described):
+            yield example
 
 
 def write(rows: Iterable[TaskRow], path: Path) -> None:

@@ -11,7 +11,7 @@ from autotriton.errors import UsageError
 from autotriton.store import Run
 from autotriton.train import processes, running, weights
 from autotriton.train.config import SftConfig
-from autotriton.train.dataset import conversation, read
+from autotriton.train.dataset import chosen, conversation, read
 from autotriton.train.running import Outcome, arguments
 from autotriton.train.sampling import written
 from autotriton.train.solving import Solver
@@ -26,9 +26,9 @@ def train(config: SftConfig, run: Run, seconds: float | None = None) -> Outcome:
         processes.require_one("solving while training", "--set solve.every=0, and measure the result afterwards")
     weights.require_packages(config.liger)
     weights.require_model(config.model)
-    examples = read(Example, config.data.train, config.data.limit)
+    examples = list(chosen(read(Example, config.data.train, config.data.limit), config.data))
     model, tokenizer = weights.load(config)
-    kept = fitting(examples, tokenizer, config.sequence)
+    kept = fitting(examples, tokenizer, min(config.sequence, config.longest or config.sequence))
     with Solver.beside(config, model, tokenizer) as solver:
         watch = running.watch(config, run, seconds, solve=solver.measure if solver else None)
         left_out = len(examples) - len(kept)
@@ -39,7 +39,7 @@ def fitting(examples: Sequence[Example], tokenizer: Any, tokens: int) -> list[To
     """Those that fit whole, as tokens; half an answer teaches to stop in the middle."""
     kept = [row for row in tokenised(examples, tokenizer) if len(row["input_ids"]) <= tokens]
     if not kept:
-        raise UsageError(f"no example fits into {tokens} tokens", hint="raise `sequence`")
+        raise UsageError(f"no example fits into {tokens} tokens", hint="raise `sequence` or `longest`")
     return kept
 
 

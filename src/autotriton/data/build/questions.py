@@ -11,7 +11,7 @@ from autotriton.data.build.routes import INDUCTOR
 from autotriton.data.build.selecting import hardness
 from autotriton.data.pairs import wording
 from autotriton.data.records import GatheredTask, SourceKind
-from autotriton.data.rows import Example, TaskRow
+from autotriton.data.rows import MODULE, PROSE, Example, TaskRow
 from autotriton.types import Verdict
 
 _PYTORCH = "BSD-3-Clause (PyTorch)"
@@ -64,7 +64,7 @@ def _question(row: GatheredTask, config: BuildConfig, code: str, draw: Random) -
     if row.kind is SourceKind.WRAPPERS:
         return wrappers.again(row.origin).question(draw)
     prompt = wording.prose(row.task, draw, code) if draw.random() < config.propose.prose else None
-    return (prompt, "prose") if prompt is not None else (wording.rewrite(row.task, draw, code), "module")
+    return (prompt, PROSE) if prompt is not None else (wording.rewrite(row.task, draw, code), MODULE)
 
 
 def _about(row: GatheredTask) -> dict[str, Any]:

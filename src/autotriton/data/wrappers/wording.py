@@ -7,6 +7,7 @@ from random import Random
 from autotriton.data.pairs import wording
 from autotriton.data.pairs.facts import borrowed
 from autotriton.data.pairs.reasoning import borrowed_from, listed
+from autotriton.data.rows import PROSE
 from autotriton.data.wrappers.base import Plan, has_out, signature
 from autotriton.propose.prompt import fenced
 from autotriton.syntax import parse_source
@@ -48,7 +49,7 @@ def question(plan: Plan, task: Task, draw: Random) -> tuple[str, str]:
     """The question and its style: mostly the description, sometimes the program itself."""
     if draw.random() < 0.15:
         return wording.rewrite(task, draw, f"\ndef {task.entry}("), "module"
-    return described(plan, draw), "prose"
+    return described(plan, draw), PROSE
 
 
 def described(plan: Plan, draw: Random) -> str:
