@@ -5,9 +5,11 @@ import shutil
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
+from autotriton.adapters import compress
 from autotriton.errors import ProposerError, UsageError
 from autotriton.propose.generate import slow
 from autotriton.propose.model import ModelProposer
@@ -78,10 +80,16 @@ def test_the_answer_ends_with_max_tokens(small_model, task):
     proposer.close()
 
 
-def test_an_adapter_is_put_on_its_base_model(small_model, task):
+@pytest.mark.parametrize("kind", ["whole", "compressed"])
+def test_an_adapter_is_put_on_its_base_model(small_model, task, tmp_path, monkeypatch, kind):
     if small_model.adapter is None:
         pytest.skip("needs peft")
-    proposer = ModelProposer(small_model.adapter, samples=1, max_tokens=5, **small_model.settings)
+    monkeypatch.setenv("AUTOTRITON_CACHE", str(tmp_path / "cache"))
+    adapter = small_model.adapter
+    if kind == "compressed":
+        adapter = tmp_path / "small"
+        compress(Path(small_model.adapter), adapter, str(small_model.folder))
+    proposer = ModelProposer(adapter, samples=1, max_tokens=5, **small_model.settings)
     [candidate] = proposer.propose(task, [])
     assert candidate.completion == "I was adapted and say nothing else."
     assert candidate.code == ""

@@ -1,4 +1,4 @@
-"""`autotriton model pull|list|merge|pack|unpack|convert`: weights on this machine, and on their way to another."""
+"""`autotriton model pull|list|convert|merge|compress|pack|unpack`: weights here and on their way elsewhere."""
 
 from __future__ import annotations
 
@@ -91,6 +91,23 @@ def merge(
 
     made = make(adapter, folder, base)
     _done("merged", folder, {"base": made.base}, as_json)
+
+
+@app.command()
+def compress(
+    adapter: Annotated[Path, typer.Argument(metavar="ADAPTER", help="A peft adapter's folder.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write.")],
+    base: Annotated[str, typer.Option(help="The model it belongs to, by name or folder.")] = DEFAULT_MODEL,
+    as_json: AsJson = False,
+) -> None:
+    """Store an adapter in eight bits, half its size. Whatever takes adapters takes such a folder too."""
+    from autotriton import adapters
+    from autotriton.models.files import refuse_taken, require, size_of
+
+    require("torch", "safetensors", what="compressing an adapter")
+    refuse_taken(folder)
+    adapters.compress(adapter, folder, base)
+    _done("compressed", folder, {"bytes": size_of(folder)}, as_json)
 
 
 @app.command()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib
-import json
 from pathlib import Path
 from typing import Any
 
+from autotriton.adapters import base_of, opened
 from autotriton.errors import ProposerError, UsageError
+from autotriton.line_cache import cache_folder
 from autotriton.models import record
 from autotriton.models.files import appearing, refuse_taken, require
 from autotriton.models.record import ModelRecord
@@ -20,12 +21,7 @@ def merge(adapter: Path, target: Path, base: str | None = None) -> ModelRecord:
     if not config.is_file():
         raise UsageError(f"{adapter} holds no adapter", hint="an adapter_config.json belongs there")
     refuse_taken(target)
-    try:
-        named = base or json.loads(config.read_text(encoding="utf-8"))["base_model_name_or_path"]
-    except (ValueError, KeyError, TypeError):
-        named = None
-    if not named:
-        raise UsageError(f"{config} does not say what it belongs to", hint="name it with --base")
+    named = base or base_of(adapter)
     with appearing(target) as folder:
         _merge(adapter, str(named), folder)
         made = ModelRecord(name=target.name, origin="merged", source=str(adapter), base=str(named))
@@ -41,7 +37,8 @@ def _merge(adapter: Path, base: str, folder: Path) -> None:
     try:
         model = transformers.AutoModelForCausalLM.from_pretrained(base, dtype="auto")
         tokenizer = transformers.AutoTokenizer.from_pretrained(tokens)
-        merged = peft.PeftModel.from_pretrained(model, str(adapter)).merge_and_unload(safe_merge=True)
+        whole = opened(adapter, base, cache_folder())
+        merged = peft.PeftModel.from_pretrained(model, str(whole)).merge_and_unload(safe_merge=True)
     except (OSError, ValueError, RuntimeError, KeyError) as error:
         text = " ".join(str(error).split())[:300]
         raise ProposerError(

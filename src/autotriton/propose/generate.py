@@ -15,6 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
+from autotriton.adapters import base_of, opened
+from autotriton.line_cache import cache_folder
+
 CHILD = "autotriton.propose.generate"
 _GPU_BATCH, _CPU_BATCH = 256, 8
 _CPU_BYTES_PER_S = 20e9
@@ -178,7 +181,8 @@ def _load(path: str, dtype: Any) -> tuple[Any, Any]:
         name, extra = _source(path)
         tokenizer = transformers.AutoTokenizer.from_pretrained(name, **extra)
         return tokenizer, transformers.AutoModelForCausalLM.from_pretrained(name, dtype=dtype, **extra)
-    base = str(json.loads(config.read_text(encoding="utf-8"))["base_model_name_or_path"])
+    base = str(base_of(Path(path)))
+    path = str(opened(Path(path), base, cache_folder()))
     tokenizer, model = _load(base, dtype)
     if Path(path, "tokenizer_config.json").is_file():
         tokenizer = transformers.AutoTokenizer.from_pretrained(path)

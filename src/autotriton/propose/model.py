@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from autotriton.adapters import SHIPPED, is_compressed
 from autotriton.child import LineChild
 from autotriton.errors import PrerequisiteError, ProposerError
 from autotriton.places import DEFAULT_MODEL, model_folder
@@ -44,7 +45,8 @@ class ModelProposer:
     def __init__(self, path: str | os.PathLike[str] | None = None, **settings: Any) -> None:
         self.settings = checked(ModelSettings, settings)
         self.path = ready(None if path is None else os.fspath(path))
-        self.name = f"model:{self.path}"
+        shipped = Path(self.path).parent == SHIPPED
+        self.name = f"model:{Path(self.path).name} (shipped)" if shipped else f"model:{self.path}"
         self._prompts = Prompts(self.settings.template or own_template(self.path), self.settings.refine_template)
         self._child: Child | None = None
 
@@ -164,7 +166,7 @@ def ready(path: str | None) -> str:
 def located(path: str | None) -> str:
     """The model a spec means; a folder that is not there is one clear line, not a long try at the hub."""
     if path is None:
-        path = os.environ.get(VARIABLE) or (DEFAULT if Path(DEFAULT).is_dir() else None)
+        path = os.environ.get(VARIABLE) or (_trained() if Path(DEFAULT).is_dir() else None)
         if path is None:
             raise ProposerError(
                 f"no model is named, {VARIABLE} is not set and {DEFAULT} does not exist",
@@ -181,6 +183,12 @@ def located(path: str | None) -> str:
         what = "is no model" if place.exists() else "does not exist"
         raise ProposerError(f"the model {place} {what}", hint="name a folder, a .gguf file or a model on the hub")
     return path
+
+
+def _trained() -> str:
+    """The default model with the adapter that comes with the package, where one does."""
+    adapter = SHIPPED / DEFAULT_MODEL
+    return str(adapter) if is_compressed(adapter) else DEFAULT
 
 
 def own_template(path: str) -> Path | None:

@@ -7,7 +7,9 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
+from autotriton.adapters import opened
 from autotriton.errors import PrerequisiteError, UsageError
+from autotriton.line_cache import cache_folder
 from autotriton.train import attention, processes
 from autotriton.train.config import Config, LoraPart, ModelPart
 
@@ -64,7 +66,8 @@ def adapted(model: Any, config: Config) -> Any:
         return model
     peft: Any = importlib.import_module("peft")
     if config.model.adapter is not None:
-        return peft.PeftModel.from_pretrained(model, config.model.adapter, is_trainable=True)
+        adapter = opened(Path(config.model.adapter).expanduser(), config.model.path, cache_folder())
+        return peft.PeftModel.from_pretrained(model, str(adapter), is_trainable=True)
     targets = config.lora.targets
     lora = peft.LoraConfig(
         r=config.lora.rank,
