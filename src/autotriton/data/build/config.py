@@ -51,6 +51,15 @@ class WrappersPart(Part):
     seed: int = Field(default=0, ge=0)
 
 
+class RowsPart(Part):
+    """The tasks of a data set that is there, to be answered in another way."""
+
+    folder: str = ""
+    """A build's folder, or the data set in it."""
+    families: tuple[str, ...] = ()
+    """Only tasks led by one of these operator families; empty: all."""
+
+
 class GatherPart(Part):
     deadline_s: float = Field(default=30.0, gt=0)
     max_runs: int = Field(default=48, ge=4)
@@ -142,6 +151,7 @@ class BuildConfig(Part):
     opinfo: OpinfoPart = OpinfoPart()
     harvest: HarvestPart = HarvestPart()
     wrappers: WrappersPart = WrappersPart()
+    rows: RowsPart = RowsPart()
     gather: GatherPart = GatherPart()
     select: SelectPart = SelectPart()
     propose: ProposePart = ProposePart()
@@ -150,9 +160,10 @@ class BuildConfig(Part):
 
     @model_validator(mode="after")
     def _gathers_something(self) -> Self:
-        if not (self.synth.count or self.opinfo.per_operator or self.harvest.folders or self.wrappers.count):
+        parts = (self.synth.count, self.opinfo.per_operator, self.harvest.folders, self.wrappers.count, self.rows.folder)
+        if not any(parts):
             raise ValueError(
-                "nothing to gather: set synth.count, opinfo.per_operator, harvest.folders or wrappers.count"
+                "nothing to gather: set synth.count, opinfo.per_operator, harvest.folders, wrappers.count or rows.folder"
             )
         if self.verify.policy is not Policy.STRICT:
             raise ValueError('verify.policy: only "strict" makes data: torch must not compute in an answer')

@@ -7,7 +7,7 @@ Every `forward` is left out. The text is parsed, never run, and no torch is impo
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from autotriton.errors import ProposerError
@@ -69,11 +69,37 @@ def _bound(node: ast.stmt) -> Iterator[str]:
 
 def _collect(node: ast.AST, top: dict[str, ast.stmt], needed: dict[str, ast.stmt]) -> None:
     """Everything of the module that `node` refers to, and what that refers to."""
-    for part in ast.walk(node):
-        if isinstance(part, ast.Name) and part.id in top and part.id not in needed:
-            statement = top[part.id]
-            needed[part.id] = statement
+    for name in _free(node, frozenset()):
+        if name in top and name not in needed:
+            statement = top[name]
+            needed[name] = statement
             _collect(_stripped(statement) if isinstance(statement, ast.ClassDef) else statement, top, needed)
+
+
+def _free(node: ast.AST, own: frozenset[str]) -> Iterator[str]:
+    """Names that are looked up outside `node`: a parameter hides the constant its value is taken from."""
+    if isinstance(node, ast.Name):
+        if node.id not in own:
+            yield node.id
+        return
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        for child in ast.iter_child_nodes(node):
+            yield from _free(child, own)
+        return
+    body = node.body if isinstance(node.body, list) else [node.body]
+    inside = {id(statement) for statement in body}
+    for child in ast.iter_child_nodes(node):
+        yield from _free(child, own | _local(node, body) if id(child) in inside else own)
+
+
+def _local(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, body: Sequence[ast.AST]) -> frozenset[str]:
+    """Parameters, and names the function binds itself."""
+    given = node.args
+    every = [*given.posonlyargs, *given.args, *given.kwonlyargs, *filter(None, (given.vararg, given.kwarg))]
+    names = {argument.arg for argument in every}
+    parts = [part for statement in body for part in ast.walk(statement)]
+    names |= {part.id for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+    return frozenset(names - {name for part in parts if isinstance(part, ast.Global) for name in part.names})
 
 
 def _stripped(node: ast.ClassDef) -> ast.ClassDef:

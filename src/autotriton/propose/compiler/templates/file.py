@@ -28,6 +28,7 @@ from autotriton.propose.compiler.templates.names import Names, identifier
 from autotriton.propose.compiler.templates.options import DEFAULT, Options
 from autotriton.propose.compiler.templates.piece import Piece, Setting, Site, node_at, shape_of
 from autotriton.propose.compiler.templates.plan import Plan
+from autotriton.propose.compiler.templates.plain_tiles import steady
 from autotriton.propose.compiler.templates.scan_patterns import merge_scans
 from autotriton.propose.compiler.templates.simplify import simplify
 from autotriton.propose.compiler.templates.titles import title_of
@@ -87,6 +88,8 @@ class _File:
         """Text with its own name taken out -> the piece, so that equal layers share one."""
         self.taken: set[str] = set()
         self.statements: list[str] = []
+        self.made: list[torch.fx.Node] = []
+        """Results the statements so far have names for."""
         self.reading = self._reading()
         self.results = [*exported.outputs, *(node for _, node in exported.writes)]
 
@@ -95,7 +98,7 @@ class _File:
             self._cluster(cluster)
         if not self.pieces:
             raise Unsupported("nothing to compute: the outputs are the inputs or views of them")
-        tuned = {piece.name: piece.settings for piece in self.pieces.values() if piece.settings}
+        tuned = {piece.name: self._settings(piece) for piece in self.pieces.values() if piece.settings}
         constructor = slice_constructor(source, entry, NEW_NAME)
         helpers = list(dict.fromkeys(text for piece in self.pieces.values() for text in piece.helpers))
         texts = [piece.text for piece in self.pieces.values()]
@@ -109,6 +112,9 @@ class _File:
         ]
         return Emitted("\n\n\n".join(part.strip("\n") for part in parts if part) + "\n", tuned)
 
+    def _settings(self, piece: Piece) -> tuple[Setting, ...]:
+        return (steady(piece.settings[0]),) if self.options.plain else piece.settings
+
     # --- clusters --------------------------------------------------------------------------------------------------
 
     def _cluster(self, cluster: Cluster) -> None:
@@ -119,6 +125,7 @@ class _File:
         name = self._shared(piece, title_of(cluster))
         targets = [self.names.of(node) for node in (outputs if not cluster.whole else [node_at(cluster.family)])]
         self.statements.append(call(f"{', '.join(targets)} = {name}", [self._text(arg) for arg in arguments]))
+        self.made += [node for node in outputs if isinstance(node.meta["val"], torch.Tensor)]
 
     def _plain(self, cluster: Cluster, outputs: list[torch.fx.Node]) -> tuple[Piece, Sequence[Any]]:
         operands = Operands(cluster, Names(self.exported.sources))
@@ -217,11 +224,15 @@ class _File:
         return self._number(value)
 
     def _like(self, node: torch.fx.Node) -> str:
-        """An input with the shape of this view, so that the shape can be read off it."""
+        """An input, or a result that is there by now, with the shape of this view, so that it can be read off it."""
         shape = shape_of(node) if isinstance(node.meta["val"], torch.Tensor) else ()
         for other in self.exported.graph.nodes if len(shape) > 1 else ():
             if other.op == "placeholder" and other.name in self.exported.inputs and shape_of(other) == shape:
                 return self.names.given.get(other, self.exported.inputs[other.name])
+        sizes = [str(size) for size in node.meta["val"].shape] if len(shape) > 1 else []
+        for other in self.made if sizes else ():
+            if [str(size) for size in other.meta["val"].shape] == sizes:
+                return self.names.of(other)
         return ""
 
     def _held(self, node: torch.fx.Node, text: str) -> str:

@@ -41,7 +41,8 @@ VARIANTS = (
 )
 PLAIN = Options(
     "plain",
-    "the shortest programs: convolutions tap by tap, nothing in two steps, windows one by one",
+    "the shortest programs, the same at every size: convolutions tap by tap, rows in a loop, nothing in two steps",
+    whole_columns=0,
     split_sums=False,
     split_operands=False,
     strips=False,

@@ -85,7 +85,8 @@ class Plan:
         source = node.args[0]
         assert isinstance(source, torch.fx.Node)
         cluster = self.owner.get(base_of(source))
-        dims = cluster.dims_of(source) if cluster is not None else None
+        # A family's cluster takes no reduction, and looking at a view would split its axes.
+        dims = cluster.dims_of(source) if cluster is not None and cluster.family is None else None
         over, keep = reduced_dims(node)
         if cluster is None or dims is None or not self._reducible(cluster, node, dims):
             cluster = self._twin(node)
@@ -133,6 +134,9 @@ class Plan:
         if cluster.whole or (cluster.family is not None and not self.options.fused):
             return None
         if any(self._depends(self.owner.get(base_of(table)), cluster) for table in _tables(node)):
+            return None
+        others = [other for n in tensor_inputs(node) if (other := self.owner.get(base_of(n))) not in (None, cluster)]
+        if any(self._depends(other, cluster) for other in others):  # before views are looked at, which splits axes
             return None
         dims = self._broadcast(cluster, node)
         if dims is None:
