@@ -274,3 +274,8 @@ def test_lock_of_a_killed_writer_is_free(store, make_attempt):
     process.join()
     run.append(make_attempt("b"))
     assert codes(run) == ["a", "b"]
+
+
+def test_a_copied_tree_is_told_its_commit(store, monkeypatch):
+    monkeypatch.setenv("AUTOTRITON_COMMIT", "0123abc")
+    assert store.create("bench", {}).info.commit == "0123abc"

@@ -34,6 +34,7 @@ from autotriton.types import Attempt, Machine, Record
 INFO_FILE = "run.json"
 ATTEMPTS_FILE = "attempts.jsonl"
 LOCK_FILE = "lock"
+COMMIT_VARIABLE = "AUTOTRITON_COMMIT"
 
 
 class RunInfo(Record):
@@ -186,7 +187,12 @@ class Store:
 
 
 def commit() -> str:
-    """Commit of the checkout this package runs from (marked when it has changes), else the package's version."""
+    """Commit of the checkout this package runs from (marked when it has changes), else the package's version.
+
+    `AUTOTRITON_COMMIT` names it where the tree was copied without its git folder.
+    """
+    if named := os.environ.get(COMMIT_VARIABLE):
+        return named
     package = Path(autotriton.__file__).resolve().parent
     root = package.parent.parent
     # An installed package may lie inside somebody else's repository; only our own layout counts as a checkout.

@@ -11,6 +11,7 @@ import pytest
 
 from autotriton.cli.main import main
 from autotriton.configs import checked, load
+from autotriton.data.build import tables
 from autotriton.data.build.benchmarks import with_graphs
 from autotriton.data.build.building import build
 from autotriton.data.build.capping import capped, largest
@@ -19,8 +20,11 @@ from autotriton.data.build.folder import Folder, Lines
 from autotriton.data.build.forming import Wish, formed
 from autotriton.data.build.records import Proposal
 from autotriton.data.build.selecting import select
+from autotriton.data.build.sources import drafts
 from autotriton.data.gather import GatherOptions, gather, gathered
+from autotriton.data.harvest import Report
 from autotriton.data.records import Draft, SourceKind
+from autotriton.data.rows import Example
 from autotriton.errors import PrerequisiteError, ProposerError, UsageError
 from autotriton.judge.processes import Processes
 from autotriton.propose.compiler.serving import TemplatesServer
@@ -42,7 +46,7 @@ FUNCTION = HEAD + (
 )
 
 
-@pytest.mark.parametrize("name", ["small.toml", "full.toml"])
+@pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "configs" / "data").glob("*.toml")))
 def test_the_shipped_configs_are_valid(name):
     assert load(BuildConfig, ROOT / "configs" / "data" / name).finish.pairs
 
@@ -70,6 +74,34 @@ def test_a_harvest_folder_that_is_missing_is_one_line(tmp_path):
     values = {**VALUES, "select": {"decontaminate": False}, "harvest": {"folders": [str(tmp_path / "nowhere")]}}
     with pytest.raises(UsageError, match=r"harvest.folders: .*nowhere is not a folder"):
         list(build(checked(BuildConfig, values), tmp_path / "build"))
+
+
+def _pair(name: str, family: str, origin: str = "synth") -> Example:
+    about = {"prompt": "?", "source": MODULE, "origin": origin, "licence": "Apache-2.0 and BSD-3-Clause (PyTorch)"}
+    return Example(id=name, families=(family,), completion="", code="", route="templates", **about)
+
+
+def test_the_tasks_of_a_data_set_are_asked_again_each_once(tmp_path):
+    pairs = [
+        _pair("synth-1-2-mlp/templates-abc-0", "matmul"),
+        _pair("synth-1-2-mlp/templates-abc-1", "matmul"),
+        _pair("synth-1-3-chain/templates-def-0", "pointwise"),
+        _pair("timm-block/templates-9-0", "matmul", "harvest:timm==1.0"),
+        _pair("wrappers-7-1/wrappers-1-0", "matmul", "wrappers"),
+    ]
+    tables.write(pairs, Example, tmp_path / "sft.parquet")
+    values = {**VALUES, "synth": {}, "rows": {"folder": str(tmp_path), "families": ["matmul"]}}
+    found = list(drafts(checked(BuildConfig, values), Report()))
+    assert [draft.task.id for draft in found] == ["synth-1-2-mlp", "timm-block"]
+    assert [draft.kind for draft in found] == [SourceKind.SYNTH, SourceKind.HARVEST]
+    assert found[1].origin == "timm==1.0"
+    assert {draft.licence for draft in found} == {"Apache-2.0"}
+
+
+def test_a_data_set_that_is_missing_is_one_line(tmp_path):
+    values = {**VALUES, "synth": {}, "rows": {"folder": str(tmp_path)}}
+    with pytest.raises(UsageError, match="holds no sft.parquet"):
+        list(drafts(checked(BuildConfig, values), Report()))
 
 
 def test_stages_need_those_before_them(tmp_path, capsys):

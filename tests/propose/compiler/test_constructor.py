@@ -45,6 +45,17 @@ def test_only_what_the_constructor_reaches_is_kept():
     assert "super(ModelNew, self)" in found.members[0]
 
 
+def test_a_parameter_hides_the_constant_of_its_name():
+    source = (
+        "import torch\nwidth = 4\ndepth = 5\n\nclass Model(torch.nn.Module):\n"
+        "    def __init__(self, width, twice=lambda depth: depth + depth):\n"
+        "        super().__init__()\n        self.linear = torch.nn.Linear(width, width)\n"
+    )
+    assert slice_constructor(source, "Model", "ModelNew").definitions == []
+    used = source.replace("Linear(width, width)", "Linear(width, depth)")
+    assert slice_constructor(used, "Model", "ModelNew").definitions == ["depth = 5"]
+
+
 def test_a_constructor_that_needs_a_foreign_module_is_refused_by_name():
     source = (
         "import torch.nn as nn\nimport timm\nclass Model(nn.Module):\n    def __init__(self):\n        timm.new()\n"

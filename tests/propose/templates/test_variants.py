@@ -58,6 +58,16 @@ _TAUGHT = {
     "volume": Sample("return self.c(x).mean((2, 3))", "torch.randn(1, 8, 3, 4, 5)", init="self.c = nn.Conv3d(8, 4, 2)"),
     "one_position": replace(CONV, drawn="torch.randn(3, 8, 2, 2)", init="self.c = nn.Conv2d(8, 5, 2)"),
     "unbatched": replace(CONV, drawn="torch.randn(8, 6, 6)", init="self.c = nn.Conv2d(8, 5, 3)"),
+    "normed": Sample(
+        "return self.n(F.silu(self.c(x)) + 1)",
+        "torch.randn(2, 6, 7, 7) + 3",
+        init="self.c = nn.Conv2d(6, 8, 3)\nself.n = nn.GroupNorm(4, 8)",
+    ),
+    "statistics": Sample(
+        "return self.n(x).softmax(1), x.logsumexp((0, 2))",
+        "torch.randn(3, 5, 9) + 3",
+        init="self.n = nn.BatchNorm1d(5)",
+    ),
 }
 CASES |= {f"plain_{name}": replace(sample, way="plain") for name, sample in _TAUGHT.items()}
 
@@ -84,6 +94,31 @@ def test_what_is_taught_is_short_and_nothing_a_tuner_tries():
     taught, own = (replace(CONV, way=way).emitted().code for way in ("plain", ""))
     assert len(taught) < 2 / 3 * len(own)
     assert "plain" not in alternatives(CONV.request, "sample")
+
+
+@pytest.mark.parametrize(
+    ("sample", "small", "large"),
+    [
+        (NORM, "torch.randn(3, 600)", "torch.randn(30000, 600)"),
+        (Sample("return x.softmax(-1), x.var(1)", ""), "torch.randn(3, 9)", "torch.randn(64, 100000)"),
+        (Sample("return x.sum(1), x.amax(1)", ""), "torch.randn(2, 3, 5)", "torch.randn(64, 4096, 2048)"),
+        (Sample("return torch.relu(x @ x)", ""), "torch.randn(8, 8)", "torch.randn(4096, 4096)"),
+        (CONV, "torch.randn(2, 16, 6, 6)", "torch.randn(64, 16, 256, 256)"),
+        (Sample("return F.max_pool2d(x, 2)", ""), "torch.randn(2, 2, 6, 6)", "torch.randn(16, 64, 512, 512)"),
+        (Sample("return x.cumsum(1)", ""), "torch.randn(2, 6)", "torch.randn(4096, 30000)"),
+    ],
+    ids=["norm", "rows", "columns", "product", "convolution", "pooling", "scan"],
+)
+def test_what_is_taught_is_the_same_at_every_size(sample: Sample, small: str, large: str):
+    texts = [replace(sample, way="plain", drawn=drawn).emitted().code for drawn in (small, large)]
+    assert texts[0] == texts[1]
+
+
+def test_a_norm_behind_a_convolution_leaves_its_channels_whole():
+    code = replace(CASES["plain_normed"], way="plain").emitted().code
+    convolution = code[: code.index("def group_norm")]
+    assert "oc[:, None] %" not in convolution
+    assert code.rstrip().endswith(".shape)")  # the result's shape is read off the convolution's
 
 
 def test_variants_that_change_nothing_are_left_out():

@@ -25,7 +25,7 @@ class Options:
     fused: bool = True
     """What follows a product, a convolution or another family's operator element by element is in its kernel."""
     plain: bool = False
-    """Convolutions in the shortest form (`conv_plain.py`)."""
+    """The shortest form, the same whatever the sizes: `conv_plain.py`, `plain_tiles.py`."""
     strips: bool = True
     """Pooling windows that overlap from row to row share what they have in common."""
 

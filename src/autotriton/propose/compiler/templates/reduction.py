@@ -58,7 +58,7 @@ def render(cluster: Cluster, operands: Operands, outputs: Sequence[torch.fx.Node
         return _Reduction(cluster, operands, names, loops, draft).in_parts()
     columns = math.prod(group.size for group in loops.columns)
     contiguous = not loops.rows or _innermost_reduced(cluster, operands)
-    if not contiguous and _has_long_rows(cluster, operands, loops, columns):
+    if not contiguous and not cluster.options.plain and _has_long_rows(cluster, operands, loops, columns):
         take_apart(loops)
     work = _Reduction(cluster, operands, names, loops, draft)
     few = _FEW if loops.apart else 64
