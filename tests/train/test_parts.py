@@ -158,9 +158,9 @@ def test_rows_with_a_missing_column_are_one_line(tmp_path: Path) -> None:
 
 
 def test_a_config_chooses_forms_and_questions() -> None:
-    def row(id: str, style: str, route: str) -> Example:
+    def row(id: str, style: str, route: str, families: tuple[str, ...] = (), way: str = "") -> Example:
         said = {"prompt": "p", "source": "s", "origin": "o", "licence": "l", "completion": "c", "code": "c"}
-        return Example(id=id, style=style, route=route, **said)
+        return Example(id=id, style=style, route=route, families=families, way=way, **said)
 
     rows = [
         row("synth-1/templates-ab12cd-0", "module", "templates"),
@@ -168,11 +168,16 @@ def test_a_config_chooses_forms_and_questions() -> None:
         row("synth-2/templates-ab12cd-0", "prose", "templates"),
         row("wrappers-3/wrappers-ab12cd-0", "prose", "wrappers"),
         row("mine", "module", "by hand"),
+        row("synth-4/templates-ab12cd-0", "module", "templates", ("norm", "matmul")),
+        row("synth-5/templates-ab12cd-0", "module", "templates", ("norm",), "plain"),
+        row("wrappers-6/wrappers-ab12cd-0", "prose", "wrappers", ("norm",)),
     ]
 
     def kept(**wanted: Any) -> list[int]:
         return [rows.index(one) for one in chosen(rows, DataPart(train=(Path("x"),), **wanted))]
 
-    assert kept() == [0, 1, 2, 3, 4]
-    assert kept(forms=1) == [0, 2, 3, 4]
-    assert kept(forms=1, prose=False) == [0, 3, 4]
+    assert kept() == list(range(8))
+    assert kept(forms=1) == [0, 2, 3, 4, 5, 6, 7]
+    assert kept(forms=1, prose=False) == [0, 3, 4, 5, 6, 7]
+    assert kept(forms=1, prose=False, plain=("norm",)) == [0, 3, 4, 6, 7]
+    assert 5 in kept(plain=("matmul",)), "the leading family counts"

@@ -56,3 +56,5 @@ class Example(TaskRow):
     max_error: float | None = None
     kernels: int = 0
     """Kernels launched in one call."""
+    way: str = ""
+    """How templates were told to write it: `propose.way` of the build."""

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import importlib
 import json
+import multiprocessing
+import os
 import re
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,10 @@ from autotriton.models.files import Progress, appearing, refuse_taken, require, 
 from autotriton.models.record import ModelRecord
 
 _SHARD_BYTES = 1 << 30
+_BYTES = 2
+"""Of a bf16 number."""
+_PROCESSES = 16
+_BLOCK_ELEMENTS = 1 << 22
 _ARCHITECTURES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM"}
 _NAMES = {
     "attn_q": "self_attn.q_proj",
@@ -72,6 +79,10 @@ class Gguf:
         return "output.weight" not in self.tensors or (
             self.architecture == "qwen2" and self.own("embedding_length") <= _TIED_WIDTH
         )
+
+
+_open: Gguf | None = None
+"""The file that is being converted."""
 
 
 def convert(
@@ -136,68 +147,96 @@ def _write_config(source: Gguf, folder: Path) -> None:
 def _write_weights(source: Gguf, folder: Path, progress: Progress) -> None:
     """Shards of about a gigabyte and their index, named when their number is known."""
     save_file: Any = importlib.import_module("safetensors.torch").save_file
-    shards: list[list[str]] = []
-    held: dict[str, Any] = {}
-    size = total = 0
-
-    def flush() -> None:
-        nonlocal size
-        file = folder / f"shard-{len(shards)}"
-        save_file(held, file, metadata={"format": "pt"})
-        file.chmod(0o644)  # it is written for its owner only
-        shards.append(list(held))
-        held.clear()
-        size = 0
-
-    for name, weight in _weights(source, progress):
-        held[name] = weight
-        size += weight.nbytes
-        total += weight.nbytes
-        if size >= _SHARD_BYTES:
-            flush()
-    if held:
-        flush()
-    if len(shards) == 1:
-        (folder / "shard-0").rename(folder / "model.safetensors")
-        return
+    tensors = _wanted(source)
+    shards = list(_shards(tensors))
+    total = sum(int(tensor.n_bytes) for tensor in tensors.values())
+    done = 0
     where: dict[str, str] = {}
-    for number, names in enumerate(shards):
-        file = f"model-{number + 1:05d}-of-{len(shards):05d}.safetensors"
-        (folder / f"shard-{number}").rename(folder / file)
-        where |= dict.fromkeys(names, file)
-    text = json.dumps({"metadata": {"total_size": total}, "weight_map": where}, indent=1)
-    (folder / "model.safetensors.index.json").write_text(text + "\n", encoding="utf-8")
+    with _pool(source) as pool:
+        for number, names in enumerate(shards, start=1):
+            held: dict[str, Any] = {}
+            for name, weight in _dequantised(source, {name: tensors[name] for name in names}, pool):
+                held[_name(name)] = weight
+                done += int(tensors[name].n_bytes)
+                progress("converting", done, total)
+            file = f"model-{number:05d}-of-{len(shards):05d}.safetensors" if len(shards) > 1 else "model.safetensors"
+            save_file(held, folder / file, metadata={"format": "pt"})
+            (folder / file).chmod(0o644)  # it is written for its owner only
+            where |= dict.fromkeys(held, file)
+    if len(shards) > 1:
+        size = sum(_BYTES * int(tensor.n_elements) for tensor in tensors.values())
+        text = json.dumps({"metadata": {"total_size": size}, "weight_map": where}, indent=1)
+        (folder / "model.safetensors.index.json").write_text(text + "\n", encoding="utf-8")
 
 
-def _weights(source: Gguf, progress: Progress) -> Iterator[tuple[str, Any]]:
+def _wanted(source: Gguf) -> dict[str, Any]:
+    """The tensors a checkpoint has, by their names in the file."""
     tensors = dict(source.tensors)
     if source.tied and "output.weight" in tensors:
         # The copy kept for the output has more bits (Q6_K) than the one for the input (Q4_K).
         tensors["token_embd.weight"] = tensors.pop("output.weight")
     # Among the frequencies llama.cpp stores are those of `rope_freqs`, which the config has.
     tensors.pop("rope_freqs.weight", None)
-    total = sum(int(tensor.n_bytes) for tensor in tensors.values())
-    done = 0
+    return tensors
+
+
+def _shards(tensors: dict[str, Any]) -> Iterator[list[str]]:
+    names: list[str] = []
+    size = 0
     for name, tensor in tensors.items():
-        progress("converting", done, total)
-        yield _name(name), _dequantised(source, name, tensor)
-        done += int(tensor.n_bytes)
-    progress("converting", total, total)
+        names.append(name)
+        size += _BYTES * int(tensor.n_elements)
+        if size >= _SHARD_BYTES:
+            yield names
+            names, size = [], 0
+    if names:
+        yield names
 
 
-def _dequantised(source: Gguf, name: str, tensor: Any) -> Any:
+def _pool(source: Gguf) -> ProcessPoolExecutor:
+    """Processes, as dequantising is mostly Python; forked, so that each has the open file."""
+    global _open
+    _open = source
+    return ProcessPoolExecutor(min(os.cpu_count() or 1, _PROCESSES), multiprocessing.get_context("fork"))
+
+
+def _dequantised(source: Gguf, tensors: dict[str, Any], pool: ProcessPoolExecutor) -> Iterator[tuple[str, Any]]:
+    """In bf16, in order; rows of large tensors are shared among the processes."""
     import torch
 
+    # A tied embedding is read under the name it has in the file.
+    jobs = [(tensor.name, first, last) for tensor in tensors.values() for first, last in _blocks(tensor)]
+    blocks = pool.map(_block, jobs)
+    for name, tensor in tensors.items():
+        parts = [torch.from_numpy(next(blocks)).view(torch.bfloat16) for _ in _blocks(tensor)]
+        weight = torch.cat(parts).reshape([int(size) for size in reversed(tensor.shape)])
+        if source.architecture == "llama" and re.search(r"attn_[qk]\.", name):
+            count = source.own("attention.head_count_kv") if "attn_k." in name else source.own("attention.head_count")
+            weight = _unpermuted(weight, int(count)).contiguous()
+        yield name, weight
+
+
+def _blocks(tensor: Any) -> list[tuple[int, int]]:
+    """First and last row of what is dequantised in one go."""
+    rows = len(tensor.data)
+    step = max(1, _BLOCK_ELEMENTS * rows // max(1, int(tensor.n_elements)))
+    return [(first, min(first + step, rows)) for first in range(0, rows, step)]
+
+
+def _block(job: tuple[str, int, int]) -> Any:
+    """In a process of the pool: some rows of a tensor, as the bits of bf16 numbers."""
+    import torch
+
+    name, first, last = job
+    assert _open is not None
+    tensor = _open.tensors[name]
     quants: Any = importlib.import_module("gguf.quants")
+    torch.set_num_threads(1)
     try:
-        weight = quants.dequantize(tensor.data, tensor.tensor_type)
+        weight = quants.dequantize(tensor.data[first:last], tensor.tensor_type)
     except NotImplementedError:
         raise UsageError(f"{name} is stored as {tensor.tensor_type.name}, which cannot be dequantised") from None
-    weight = weight.reshape([int(size) for size in reversed(tensor.shape)])
-    if source.architecture == "llama" and re.search(r"attn_[qk]\.", name):
-        count = source.own("attention.head_count_kv") if "attn_k." in name else source.own("attention.head_count")
-        weight = _unpermuted(weight, int(count))
-    return torch.from_numpy(weight.copy()).to(torch.bfloat16)
+    return torch.from_numpy(weight.copy()).to(torch.bfloat16).view(torch.int16).numpy()
 
 
 def _unpermuted(weight: Any, heads: int) -> Any:

@@ -44,6 +44,8 @@ class DataPart(Part):
     """SFT: at most so many forms of one program. The first is the templates' own; others differ in names and tiles."""
     prose: bool = True
     """SFT: also questions that describe the program they want. Wrappers are always described, and stay."""
+    plain: tuple[str, ...] = ()
+    """SFT: operator families that are taught in the plain way only; answers written otherwise are left out."""
 
 
 class OptimPart(Part):

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from autotriton.data.build.routes import WRAPPERS
 from autotriton.data.rows import PROSE, Example, TaskRow
 from autotriton.errors import PrerequisiteError, UsageError
+from autotriton.propose.compiler.templates.options import PLAIN
 from autotriton.train.config import DataPart
 
 AnyRow = TypeVar("AnyRow", bound=TaskRow)
@@ -33,11 +34,13 @@ def read(kind: type[AnyRow], files: Sequence[Path], limit: int | None = None) ->
 
 def chosen(examples: Iterable[Example], part: DataPart) -> Iterator[Example]:
     """Those the config wants to be taught."""
+    plain = {(family,) for family in part.plain}
     for example in examples:
         form = example.id.rpartition("-")[2]
         many = part.forms is not None and form.isdecimal() and int(form) >= part.forms
         described = example.style == PROSE and example.route != WRAPPERS
-        if not many and (part.prose or not described):
+        other = example.way != PLAIN.name and example.route != WRAPPERS and example.families[:1] in plain
+        if not many and not other and (part.prose or not described):
             yield example
 
 

@@ -100,7 +100,7 @@ def test_the_tasks_of_a_data_set_are_asked_again_each_once(tmp_path):
 
 def test_a_data_set_that_is_missing_is_one_line(tmp_path):
     values = {**VALUES, "synth": {}, "rows": {"folder": str(tmp_path)}}
-    with pytest.raises(UsageError, match="holds no sft.parquet"):
+    with pytest.raises(UsageError, match=r"holds no sft\.parquet"):
         list(drafts(checked(BuildConfig, values), Report()))
 
 

@@ -160,11 +160,10 @@ class BuildConfig(Part):
 
     @model_validator(mode="after")
     def _gathers_something(self) -> Self:
-        parts = (self.synth.count, self.opinfo.per_operator, self.harvest.folders, self.wrappers.count, self.rows.folder)
-        if not any(parts):
-            raise ValueError(
-                "nothing to gather: set synth.count, opinfo.per_operator, harvest.folders, wrappers.count or rows.folder"
-            )
+        counts = self.synth.count, self.opinfo.per_operator, self.wrappers.count
+        if not any((*counts, self.harvest.folders, self.rows.folder)):
+            known = "synth.count, opinfo.per_operator, harvest.folders, wrappers.count or rows.folder"
+            raise ValueError(f"nothing to gather: set {known}")
         if self.verify.policy is not Policy.STRICT:
             raise ValueError('verify.policy: only "strict" makes data: torch must not compute in an answer')
         return self

@@ -7,7 +7,7 @@ from typing import Any
 
 from autotriton.data import wrappers
 from autotriton.data.build.config import BuildConfig
-from autotriton.data.build.routes import INDUCTOR
+from autotriton.data.build.routes import INDUCTOR, TEMPLATES
 from autotriton.data.build.selecting import hardness
 from autotriton.data.pairs import wording
 from autotriton.data.records import GatheredTask, SourceKind
@@ -57,6 +57,7 @@ def example(
         cases=len(verdict.checks),
         max_error=max(errors, default=None),
         kernels=len(verdict.kernels),
+        way=config.propose.way if route == TEMPLATES else "",
     )
 
 

@@ -27,8 +27,8 @@ from autotriton.propose.compiler.templates.layout import call
 from autotriton.propose.compiler.templates.names import Names, identifier
 from autotriton.propose.compiler.templates.options import DEFAULT, Options
 from autotriton.propose.compiler.templates.piece import Piece, Setting, Site, node_at, shape_of
-from autotriton.propose.compiler.templates.plan import Plan
 from autotriton.propose.compiler.templates.plain_tiles import steady
+from autotriton.propose.compiler.templates.plan import Plan
 from autotriton.propose.compiler.templates.scan_patterns import merge_scans
 from autotriton.propose.compiler.templates.simplify import simplify
 from autotriton.propose.compiler.templates.titles import title_of

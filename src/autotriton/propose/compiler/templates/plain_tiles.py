@@ -1,4 +1,4 @@
-"""Tile sizes of the plain way: one choice per kind of kernel, whatever the sizes, so that a model has nothing to guess."""
+"""Tile sizes of the plain way: one per kind of kernel, whatever the sizes, so that a model has nothing to guess."""
 
 from __future__ import annotations
 
