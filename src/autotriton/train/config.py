@@ -32,6 +32,8 @@ class LoraPart(Part):
     alpha: int = Field(default=128, ge=1)
     dropout: float = Field(default=0.0, ge=0, lt=1)
     targets: str | tuple[str, ...] = "all-linear"
+    fused: bool = True
+    """Adapted layers by `lora.py`: the same numbers as peft's, with less memory traffic."""
 
 
 class DataPart(Part):

@@ -58,7 +58,6 @@ def arguments(config: Config, run: Run) -> dict[str, Any]:
         "bf16": cuda,
         "use_cpu": not cuda,
         "gradient_checkpointing": config.recompute,
-        "use_liger_kernel": config.liger and cuda,
         "logging_steps": 1,
         "logging_nan_inf_filter": False,  # the guard must see them
         "report_to": "none",

@@ -10,7 +10,7 @@ from typing import Any
 from autotriton.adapters import opened
 from autotriton.errors import PrerequisiteError, UsageError
 from autotriton.line_cache import cache_folder
-from autotriton.train import attention, processes
+from autotriton.train import attention, lora, processes
 from autotriton.train.config import Config, LoraPart, ModelPart
 
 _PACKAGES = ("torch", "transformers", "trl", "peft", "datasets", "accelerate")
@@ -55,21 +55,36 @@ def load(config: Config) -> tuple[Any, Any]:
         raise UsageError(f"the model {config.model.path} cannot be loaded: {text}") from None
     if cuda:
         _require_memory(torch, model, config.lora)
+    if cuda and config.liger:
+        liger(model)
     if cuda and not processes.sharded():
         model = model.to("cuda")
     return adapted(model, config), tokenizer
+
+
+def liger(model: Any) -> None:
+    """Norm, rotation and gate by liger-kernel. The loss stays TRL's, which makes no logits either."""
+    kernels: Any = importlib.import_module("liger_kernel.transformers")
+    kernels._apply_liger_kernel_to_instance(model=model, cross_entropy=False, fused_linear_cross_entropy=False)
 
 
 def adapted(model: Any, config: Config) -> Any:
     """With the adapter that is trained: the one to go on from, or a new one; with rank 0 the model as it is."""
     if config.model.adapter is None and config.lora.rank == 0:
         return model
+    model = _with_adapter(model, config)
+    if config.lora.fused:
+        lora.fuse(model)
+    return model
+
+
+def _with_adapter(model: Any, config: Config) -> Any:
     peft: Any = importlib.import_module("peft")
     if config.model.adapter is not None:
         adapter = opened(Path(config.model.adapter).expanduser(), config.model.path, cache_folder())
         return peft.PeftModel.from_pretrained(model, str(adapter), is_trainable=True)
     targets = config.lora.targets
-    lora = peft.LoraConfig(
+    wanted = peft.LoraConfig(
         r=config.lora.rank,
         lora_alpha=config.lora.alpha,
         lora_dropout=config.lora.dropout,
@@ -78,21 +93,21 @@ def adapted(model: Any, config: Config) -> Any:
     )
     # Seeded here: a resumed run makes the same adapter before its checkpoint is loaded into it.
     importlib.import_module("transformers").set_seed(config.optim.seed)
-    return peft.get_peft_model(model, lora)
+    return peft.get_peft_model(model, wanted)
 
 
-def _require_memory(torch: Any, model: Any, lora: LoraPart) -> None:
+def _require_memory(torch: Any, model: Any, part: LoraPart) -> None:
     """Weights, gradients and optimizer states must fit with room for activations; else what would fit is said."""
     free, _ = torch.cuda.mem_get_info()
     count = sum(parameter.numel() for parameter in model.parameters())
     full, light = 16 * count, 2 * count + 16 * count // 20  # AdamW in fp32 beside bf16; adapters are a few per cent
-    needed = light if lora.rank else full
+    needed = light if part.rank else full
     if processes.sharded():
         needed //= processes.count()
     if needed * 1.2 <= free:
         return
     advice = f"an adapter (lora.rank = 64) takes about {light * 1.2 / _GIB:.0f} GiB"
-    fits = not lora.rank and light * 1.2 <= free
+    fits = not part.rank and light * 1.2 <= free
     raise PrerequisiteError(
         f"training this model takes about {needed * 1.2 / _GIB:.0f} GiB and {free / _GIB:.0f} GiB of the GPU are free",
         hint=advice if fits else f"a model of about {free / 4.5e9:.0f}B parameters or fewer fits, with an adapter",
