@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from pathlib import Path
 
@@ -9,8 +10,9 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "bench"))
 
 from golds import KERNELS, T_ANSWER, G, T, task
 
+from autotriton.data.wrappers import wording
 from autotriton.propose.extract import extract
-from autotriton.propose.prompt import Prompts, wanted
+from autotriton.propose.prompt import SCRIPT_FILE, TRAINED_ON, Prompts, shipped_prompt, wanted
 from autotriton.types import Attempt, Candidate, Outcome, Policy, Tier, Verdict
 
 DESCRIBED = """import torch, triton
@@ -63,6 +65,20 @@ def test_classes_kernels_and_applied_functions_are_described() -> None:
     assert "run = F.apply  # takes (x, w)" in text
     assert "@triton.jit\ndef kernel(x_ptr, n): ..." in text
     assert "class M(torch.nn.Module):\n    def __init__(self, size): ..." in text
+
+
+def test_a_trained_model_is_asked_as_its_rows_ask(tmp_path) -> None:
+    shipped = tmp_path / SCRIPT_FILE
+    shipped.write_text(shipped_prompt(TRAINED_ON[SCRIPT_FILE]))
+    prompts = Prompts(script=shipped)
+    text = prompts.rewrite(T)
+    assert text.startswith(wording._LEADS[-1])
+    assert wording._DEFINE[0].format(name="scaled_add", signature="input, other, alpha=1.0") in text
+    closing = text.rpartition("`.")[2].strip()
+    known = (wording._RULES, wording._GENERAL, wording._ENDINGS)
+    assert closing in {" ".join(said) for said in itertools.product(*known)}
+    several = prompts.rewrite(task(DESCRIBED, "\nrun(1)\nkernel[(1,)](1, 2)\nM(3)\n"))
+    assert "class M(torch.nn.Module):\n    def __init__(self, size): ..." in several
 
 
 def test_a_test_that_uses_nothing_asks_for_everything() -> None:

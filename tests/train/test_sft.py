@@ -51,6 +51,7 @@ def test_weights_move_and_the_result_is_an_adapter_that_names_its_base(workshop:
     about = json.loads((outcome.folder / "adapter_config.json").read_text(encoding="utf-8"))
     assert about["base_model_name_or_path"] == str(workshop.model)
     assert "$task" in (outcome.folder / "prompt.md").read_text(encoding="utf-8")
+    assert "$exactly" in (outcome.folder / "prompt-script.md").read_text(encoding="utf-8")
     weights = load_file(outcome.folder / "adapter_model.safetensors")
     moved = [weight for name, weight in weights.items() if "lora_B" in name]
     assert moved

@@ -23,7 +23,7 @@ from autotriton.errors import PrerequisiteError, ProposerError
 from autotriton.places import DEFAULT_MODEL, model_folder
 from autotriton.propose import refine
 from autotriton.propose.generate import CHILD
-from autotriton.propose.prompt import PROMPT_FILE, Prompts
+from autotriton.propose.prompt import PROMPT_FILE, SCRIPT_FILE, Prompts
 from autotriton.propose.refine import Ask
 from autotriton.propose.settings import ModelSettings, checked
 from autotriton.types import Attempt, Candidate, Task, TokenUsage
@@ -47,7 +47,10 @@ class ModelProposer:
         self.path = ready(None if path is None else os.fspath(path))
         shipped = Path(self.path).parent == SHIPPED
         self.name = f"model:{Path(self.path).name} (shipped)" if shipped else f"model:{self.path}"
-        self._prompts = Prompts(self.settings.template or own_template(self.path), self.settings.refine_template)
+        own, given = Path(self.path), self.settings
+        self._prompts = Prompts(
+            given.template or _there(own / PROMPT_FILE), given.refine_template, _there(own / SCRIPT_FILE)
+        )
         self._child: Child | None = None
 
     def propose(self, task: Task, history: Sequence[Attempt]) -> Iterator[Candidate]:
@@ -191,10 +194,9 @@ def _trained() -> str:
     return str(adapter) if is_compressed(adapter) else DEFAULT
 
 
-def own_template(path: str) -> Path | None:
+def _there(template: Path) -> Path | None:
     """The question this model was trained on, where one lies beside its weights."""
-    found = Path(path) / PROMPT_FILE
-    return found if found.is_file() else None
+    return template if template.is_file() else None
 
 
 def _require_packages(path: str) -> None:

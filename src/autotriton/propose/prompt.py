@@ -26,10 +26,12 @@ INVENTED = "relu gelu tanh norm mean var std pow matmul mm linear conv2d size sh
 """Names of `triton.language` that models like to make up; tests hold both lists against Triton itself."""
 PROMPT_FILE = "prompt.md"
 """Beside a trained model's weights: how it is used to being asked, a template like `rewrite.md`."""
-TRAINED_ON = "brief.md"
+SCRIPT_FILE = "prompt-script.md"
+"""The same for functions that are described in words, a template like `script.md`."""
+TRAINED_ON = {PROMPT_FILE: "brief.md", SCRIPT_FILE: "brief-script.md"}
 """One of the wordings training rows are asked in; the others say the same."""
 _COMMON = frozenset(("task", "wanted", "knowledge", "rules", "example"))
-_SCRIPT = _COMMON | {"instruction"}
+_SCRIPT = _COMMON | {"instruction", "exactly"}
 _MOST_FEEDBACK = 4000
 """Characters. Compilers can fill pages; the cause is at the start."""
 _MOST_FINDINGS = 8
@@ -48,16 +50,20 @@ class Wanted:
 class Prompts:
     """The templates of a proposer, read and checked once. Script tasks have a first question of their own."""
 
-    def __init__(self, rewrite: Path | None = None, refine: Path | None = None) -> None:
+    def __init__(self, rewrite: Path | None = None, refine: Path | None = None, script: Path | None = None) -> None:
         self._rewrite = _template(rewrite, "rewrite.md", required={"task"}, allowed=_COMMON)
         attempt = {"task", "code", "feedback"}
         self._refine = _template(refine, "refine.md", required=attempt, allowed=_COMMON | attempt)
-        self._script = _template(None, "script.md", required={"instruction", "wanted"}, allowed=_SCRIPT)
+        shipped = script is None
+        asked = {"instruction", "wanted"} if shipped else {"instruction"}
+        self._script = _template(script, "script.md", required=asked, allowed=_SCRIPT)
 
     def rewrite(self, task: Task) -> str:
         """The first question about a task."""
         if is_script(task):
-            return self._script.substitute(_values(task), instruction=task.instruction or "")
+            return self._script.substitute(
+                _values(task), instruction=(task.instruction or "").strip(), exactly=_exactly(task)
+            )
         return self._rewrite.substitute(_values(task))
 
     def refine(self, task: Task, attempt: Attempt) -> str:
@@ -135,6 +141,15 @@ def _request(task: Task) -> str:
         text = f"Write a class `{want.name}`, an `nn.Module` that is constructed and called like `{task.entry}`."
         text += f" It is judged in {'training' if task.mode is Mode.TRAIN else 'evaluation'} mode."
     return f"{text}\n\n{task.instruction}" if task.instruction else text
+
+
+def _exactly(task: Task) -> str:
+    """The names and signatures a script task needs, as training rows say them."""
+    items = needed(task)
+    if any("\n" in item.text or not item.text.startswith("def ") for item in items):
+        return f"Define exactly these names, with these parameters:\n\n{_request(task)}\n\n"
+    said = (f"Define `{item.name}` with exactly this signature: `{item.text.removesuffix(': ...')}`." for item in items)
+    return " ".join(said)
 
 
 def _precision(task: Task) -> str:

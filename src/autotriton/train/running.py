@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from autotriton.errors import TrainError
-from autotriton.propose.prompt import PROMPT_FILE, TRAINED_ON, shipped_prompt
+from autotriton.propose.prompt import TRAINED_ON, shipped_prompt
 from autotriton.store import Run
 from autotriton.train import processes
 from autotriton.train.config import Config
@@ -94,7 +94,7 @@ def go(config: Config, run: Run, watch: Watch, build: Callable[[], Any], left_ou
 
 
 def _replace(result: Path, trainer: Any) -> None:
-    """The old result stays until the new one is whole. Beside the weights lies the question they were trained on."""
+    """The old result stays until the new one is whole. Beside the weights lie the questions they were trained on."""
     fresh = result.with_suffix(".new")
     if processes.is_first():
         shutil.rmtree(fresh, ignore_errors=True)
@@ -104,7 +104,8 @@ def _replace(result: Path, trainer: Any) -> None:
     if not processes.is_first():
         return
     trainer.processing_class.save_pretrained(str(fresh))
-    (fresh / PROMPT_FILE).write_text(shipped_prompt(TRAINED_ON) + "\n", encoding="utf-8")
+    for file, shipped in TRAINED_ON.items():
+        (fresh / file).write_text(shipped_prompt(shipped) + "\n", encoding="utf-8")
     shutil.rmtree(result, ignore_errors=True)
     fresh.rename(result)
 
