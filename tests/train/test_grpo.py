@@ -27,11 +27,12 @@ def _curve(run: Any) -> list[list[float]]:
     return [[row["step"], *(row[name] for name in _CURVE)] for row in Journal(run.path).rows() if "reward" in row]
 
 
-def test_rewards_move_the_weights_and_a_run_goes_on_identically(workshop: Any, learned: Path) -> None:
+@pytest.mark.parametrize("ahead", [False, True])
+def test_rewards_move_the_weights_and_a_run_goes_on_identically(workshop: Any, learned: Path, ahead: bool) -> None:
     import torch
     from safetensors.torch import load_file
 
-    config = workshop.grpo(learned)
+    config = workshop.grpo(learned).model_copy(update={"ahead": ahead})
     whole = workshop.run(config)
     outcome = grpo.train(config, whole)
     curve = _curve(whole)

@@ -174,10 +174,23 @@ class GrpoConfig(Config):
     mask_truncated: bool = True
     refill: int = Field(default=1, ge=0)
     """How many times groups whose answers were all rewarded alike are replaced by groups of other tasks."""
+    ahead: bool = False
+    """Answers for the next step are drawn before this one is trained, by weights that are one update older, and judged
+    while it is: nobody waits for the judge. In place of `refill`, more groups are drawn than are needed."""
+    spare: float = Field(default=0.25, ge=0)
+    """With `ahead`: how many more groups, as a share of `tasks_per_step`."""
     second_turn: bool = False
     """A failed answer is sent back once with the verdict; the second answer is rewarded."""
     reward: RewardPart = RewardPart()
     curriculum: CurriculumPart = CurriculumPart()
+
+    @model_validator(mode="after")
+    def _one_turn_ahead(self) -> Self:
+        if self.ahead and self.second_turn:
+            raise ValueError(
+                "ahead and second_turn exclude each other: a second turn waits for the first one's verdict"
+            )
+        return self
 
     @model_validator(mode="after")
     def _speed_needs_time(self) -> Self:

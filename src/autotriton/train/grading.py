@@ -12,7 +12,7 @@ import queue
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 
 from autotriton.child import child_command, python_path
@@ -67,6 +67,8 @@ class Grader:
         self._process: subprocess.Popen[bytes] | None = None
         self._grades: queue.SimpleQueue[Grade | None] = queue.SimpleQueue()
         self._waiting: set[int] = set()
+        self._early: dict[int, Grade] = {}
+        """Grades that came before anybody asked for them."""
         self.busy_s = 0.0
         """Seconds `collect` waited: what judging costs beyond generation."""
 
@@ -83,21 +85,22 @@ class Grader:
                 return
             self._drop_process()
 
-    def collect(self) -> list[Grade]:
-        """A grade for every answer handed over so far."""
+    def collect(self, numbers: Iterable[int] | None = None) -> list[Grade]:
+        """A grade for each of these answers, by default for all that were handed over and not collected yet."""
+        wanted = self._waiting | self._early.keys() if numbers is None else set(numbers)
         started = time.monotonic()
-        found: list[Grade] = []
-        while self._waiting:
+        while wanted & self._waiting:
             grade = self._next()
             if grade is None:
-                found += [Grade(number, None, "the judge's process ended") for number in sorted(self._waiting)]
+                lost = [Grade(number, None, "the judge's process ended") for number in sorted(self._waiting)]
+                self._early |= {grade.number: grade for grade in lost}
                 self._waiting.clear()
                 self._drop_process()
             elif grade.number in self._waiting:
                 self._waiting.discard(grade.number)
-                found.append(grade)
+                self._early[grade.number] = grade
         self.busy_s += time.monotonic() - started
-        return found
+        return [self._early.pop(number) for number in list(self._early) if number in wanted]
 
     def close(self) -> None:
         self._drop_process()

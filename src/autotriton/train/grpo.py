@@ -36,13 +36,13 @@ def train(config: GrpoConfig, run: Run, seconds: float | None = None) -> Outcome
     model, tokenizer = weights.load(config)
     kept = fitting(rows, tokenizer, config.prompt_tokens)
     curriculum = Curriculum(kept, config.curriculum, config.optim.seed)
-    if (start := last_checkpoint(running.checkpoints(run))) is not None:
-        curriculum.restore(start)
     options = judge_options(config.judge, config.reward)
     with Grader(options, config.judge.workers) as grader, Solver.beside(config, model, tokenizer) as solver:
         rollout = Rollout(config, run, curriculum, sampler_for(model, tokenizer), tokenizer, grader)
+        if (start := last_checkpoint(running.checkpoints(run))) is not None:
+            rollout.restore(start)
         watch = running.watch(
-            config, run, seconds, saving=curriculum.save, solve=solver.measure if solver is not None else None
+            config, run, seconds, saving=rollout.save, solve=solver.measure if solver is not None else None
         )
         left_out = len(rows) - len(kept)
         return running.go(config, run, watch, lambda: _trainer(config, run, model, tokenizer, rollout, kept), left_out)

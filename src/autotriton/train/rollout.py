@@ -1,14 +1,19 @@
 """One step's answers: drawn, sampled, judged while others are still being sampled, and stored.
 
 Groups whose answers all earned the same teach nothing; they are replaced by groups of other tasks. Whatever happens to
-one answer, the step goes on.
+one answer, the step goes on. With `ahead` a step's answers are sampled one step early and judged during that step's
+training; what is on its way is saved with every checkpoint.
 """
 
 from __future__ import annotations
 
+import itertools
+import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from math import ceil
+from pathlib import Path
 from typing import Any
 
 from autotriton.data.rows import TaskRow
@@ -67,6 +72,17 @@ class Group:
         return len(set(earned)) > 1
 
 
+AHEAD_FILE = "ahead.json"
+
+
+@dataclass
+class Batch:
+    """Groups that were answered and may still be with the judge: number there -> sample."""
+
+    groups: list[Group]
+    sent: dict[int, Sample] = field(default_factory=dict)
+
+
 class Rollout:
     """TRL's `rollout_func`. TRL's own choice of prompts is not used: the curriculum draws the tasks."""
 
@@ -78,10 +94,13 @@ class Rollout:
         self.metrics: dict[str, float] = {}
         """Of the step just rolled out; the reward function hands them to the trainer."""
         self._prompts = Prompts()
+        self._numbers = itertools.count()
+        self._ahead: Batch | None = None
 
     def __call__(self, prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
-        step = int(trainer.state.global_step)
-        groups, spent = self._groups(len(prompts) // self.config.group, step, int(trainer.accelerator.process_index))
+        step, process = int(trainer.state.global_step), int(trainer.accelerator.process_index)
+        count = len(prompts) // self.config.group
+        groups, spent = (self._groups_ahead if self.config.ahead else self._groups)(count, step, process)
         samples = [sample for group in groups for sample in group.samples]
         self.metrics = {**_metrics(samples, groups), **spent}
         answers = [sample.answer or Answer([self.tokenizer.eos_token_id], [0.0]) for sample in samples]
@@ -102,7 +121,7 @@ class Rollout:
             rows = self.curriculum.draw(count - len(kept), seen)
             seen |= {row.id for row in rows}
             seed = hash_seed(self.config.optim.seed, step, process, again)
-            for group in self._answered(rows, seed, spent):
+            for group in self._round(rows, seed, spent):
                 self.curriculum.learn(group.row.id, _solved(group))
                 (kept if group.varied else dull).append(group)
             if len(kept) >= count:
@@ -110,10 +129,61 @@ class Rollout:
         spent["groups/dull"] = len(dull) / (len(dull) + len(kept))
         return (kept + dull)[:count], spent
 
-    def _answered(self, rows: Sequence[TaskRow], seed: int, spent: dict[str, float]) -> list[Group]:
-        groups = [Group(row, [self._asked(row, number) for number in range(self.config.group)]) for row in rows]
-        samples = [sample for group in groups for sample in group.samples]
-        self._sample(samples, seed, spent)
+    def _groups_ahead(self, count: int, step: int, process: int) -> tuple[list[Group], dict[str, float]]:
+        """The groups that were answered during the step before; others are answered for the next one."""
+        spent = {"seconds/generate": 0.0, "seconds/judge": 0.0}
+        batch = self._ahead or self._begun(count, step, process, spent)
+        last = step + 1 >= self.config.steps
+        self._ahead = None if last else self._begun(count, step + 1, process, spent)
+        self._judged(batch.sent, spent)
+        for group in batch.groups:
+            self.curriculum.learn(group.row.id, _solved(group))
+        groups = sorted(batch.groups, key=lambda group: not group.varied)
+        spent["groups/dull"] = sum(not group.varied for group in groups) / len(groups)
+        return groups[:count], spent
+
+    def _begun(self, count: int, step: int, process: int, spent: dict[str, float]) -> Batch:
+        rows = self.curriculum.draw(count + ceil(count * self.config.spare))
+        batch = Batch([self._group(row) for row in rows])
+        samples = [sample for group in batch.groups for sample in group.samples]
+        batch.sent = self._send(samples, hash_seed(self.config.optim.seed, step, process, 0), spent)
+        return batch
+
+    def save(self, folder: Path) -> None:
+        """What a checkpoint needs of the answers that are on their way; verdicts are asked for again."""
+        self.curriculum.save(folder)
+        if self._ahead is None:
+            return
+        answers = [
+            {"task": sample.row.id, "number": sample.number, "tokens": answer.tokens, "logprobs": answer.logprobs}
+            for group in self._ahead.groups
+            for sample in group.samples
+            if (answer := sample.answer) is not None
+        ]
+        (folder / AHEAD_FILE).write_text(json.dumps(answers), encoding="utf-8")
+
+    def restore(self, folder: Path) -> None:
+        self.curriculum.restore(folder)
+        file = folder / AHEAD_FILE
+        if not file.is_file():
+            return
+        batch = Batch([])
+        for task, found in itertools.groupby(
+            json.loads(file.read_text(encoding="utf-8")), lambda one: str(one["task"])
+        ):
+            group = self._group(self.curriculum.rows[task])
+            for one in found:
+                sample = group.samples[one["number"]]
+                self._answered(sample, Answer(one["tokens"], one["logprobs"]), batch.sent)
+            batch.groups.append(group)
+        self._ahead = batch
+
+    def _group(self, row: TaskRow) -> Group:
+        return Group(row, [self._asked(row, number) for number in range(self.config.group)])
+
+    def _round(self, rows: Sequence[TaskRow], seed: int, spent: dict[str, float]) -> list[Group]:
+        groups = [self._group(row) for row in rows]
+        self._sample([sample for group in groups for sample in group.samples], seed, spent)
         if self.config.second_turn:
             self._second_turn(groups, seed + 1, spent)
         return groups
@@ -143,43 +213,53 @@ class Rollout:
             self._sample(again, seed, spent)
 
     def _sample(self, samples: Sequence[Sample], seed: int, spent: dict[str, float]) -> None:
-        """Answers, verdicts and rewards for all of them; judging begins with the first answer that is whole."""
-        config = self.config
+        """Answers, verdicts and rewards for all of them."""
+        self._judged(self._send(samples, seed, spent), spent)
+
+    def _send(self, samples: Sequence[Sample], seed: int, spent: dict[str, float]) -> dict[int, Sample]:
+        """Answers to all of them; judging begins with the first answer that is whole."""
+        config, sent = self.config, dict[int, Sample]()
         how = Sampling(config.completion_tokens, config.temperature, config.top_p, seed)
-
-        def finished(index: int, answer: Answer) -> None:
-            sample = samples[index]
-            sample.answer = answer
-            sample.text = self.tokenizer.decode(answer.tokens, skip_special_tokens=True)
-            task = sample.row.task()
-            sample.code = extract(sample.text, wanted(task).accepted)
-            self.grader.submit(index, task, sample.code)
-
         started = time.monotonic()
-        self.sampler.sample([sample.prompt for sample in samples], how, finished)
-        generated = time.monotonic()
-        for grade in self.grader.collect():
-            sample = samples[grade.number]
-            sample.verdict, sample.error = grade.verdict, grade.error
-            sample.reward = reward(grade.verdict, config.reward)
-        spent["seconds/generate"] += generated - started
-        spent["seconds/judge"] += time.monotonic() - generated
-        for sample in samples:
-            self._store(sample)
-
-    def _store(self, sample: Sample) -> None:
-        if sample.answer is None:
-            return
-        self.run.append(
-            Attempt(
-                run_id=self.run.id,
-                task=sample.row.task(),
-                candidate=sample.candidate,
-                verdict=sample.verdict,
-                error=sample.error,
-                sample=sample.number,
-            )
+        self.sampler.sample(
+            [sample.prompt for sample in samples],
+            how,
+            lambda index, answer: self._answered(samples[index], answer, sent),
         )
+        spent["seconds/generate"] += time.monotonic() - started
+        return sent
+
+    def _answered(self, sample: Sample, answer: Answer, sent: dict[int, Sample]) -> None:
+        sample.answer = answer
+        sample.text = self.tokenizer.decode(answer.tokens, skip_special_tokens=True)
+        task = sample.row.task()
+        sample.code = extract(sample.text, wanted(task).accepted)
+        number = next(self._numbers)
+        sent[number] = sample
+        self.grader.submit(number, task, sample.code)
+
+    def _judged(self, sent: dict[int, Sample], spent: dict[str, float]) -> None:
+        """Waits for the verdicts; what each answer earned."""
+        started = time.monotonic()
+        for grade in self.grader.collect(sent):
+            sample = sent[grade.number]
+            sample.verdict, sample.error = grade.verdict, grade.error
+            sample.reward = reward(grade.verdict, self.config.reward)
+        spent["seconds/judge"] += time.monotonic() - started
+        self._keep(sent.values())
+
+    def _keep(self, samples: Iterable[Sample]) -> None:
+        for sample in samples:
+            self.run.append(
+                Attempt(
+                    run_id=self.run.id,
+                    task=sample.row.task(),
+                    candidate=sample.candidate,
+                    verdict=sample.verdict,
+                    error=sample.error,
+                    sample=sample.number,
+                )
+            )
 
 
 def earned(earned: Sequence[float | None], **_: Any) -> list[float | None]:
