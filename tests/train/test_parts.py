@@ -12,7 +12,7 @@ from autotriton.data.rows import Example, TaskRow
 from autotriton.errors import UsageError
 from autotriton.train.config import CurriculumPart, DataPart, GrpoConfig, GuardPart, RewardPart, SftConfig, load
 from autotriton.train.curriculum import Curriculum
-from autotriton.train.dataset import chosen, read
+from autotriton.train.dataset import apart, chosen, read, write
 from autotriton.train.guard import Guard
 from autotriton.train.journal import Journal
 from autotriton.train.reward import reward
@@ -155,6 +155,15 @@ def test_rows_with_a_missing_column_are_one_line(tmp_path: Path) -> None:
     (tmp_path / "bad.parquet").write_bytes(b"no parquet")
     with pytest.raises(UsageError, match="is no Parquet file"):
         read(TaskRow, [tmp_path / "bad.parquet"])
+
+
+def test_rows_of_held_out_programs_are_not_trained_on(tmp_path: Path) -> None:
+    first, second, third = _rows(3)
+    held_out = tmp_path / "held_out.jsonl"
+    write([first.model_copy(update={"graph": "a"}), second.model_copy(update={"graph": ""})], held_out)
+    rows = [row.model_copy(update={"graph": graph}) for row, graph in ((second, "a"), (third, "b"), (first, ""))]
+    assert apart(rows, held_out) == rows[1:], "rows without a graph say nothing"
+    assert apart(rows, None) == rows
 
 
 def test_a_config_chooses_forms_and_questions() -> None:

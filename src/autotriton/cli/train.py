@@ -107,11 +107,18 @@ def _print(outcome: Outcome, run: Run, as_json: bool) -> None:
     if not processes.is_first():
         return
     if as_json:
-        about = {"steps": outcome.steps, "whole": outcome.whole, "left_out": outcome.left_out}
+        about = {
+            "steps": outcome.steps,
+            "whole": outcome.whole,
+            "left_out": outcome.unused.long,
+            "held_out": outcome.unused.held_out,
+        }
         print(json.dumps({**about, "result": str(outcome.folder), "run": str(run.path)}))
         return
     print(f"{'done' if outcome.whole else 'paused'} after {outcome.steps} steps: {outcome.folder}")
-    if outcome.left_out:
-        print(f"{outcome.left_out} rows were too long and left out")
+    if outcome.unused.long:
+        print(f"{outcome.unused.long} rows were too long and left out")
+    if outcome.unused.held_out:
+        print(f"{outcome.unused.held_out} rows share a program with a held-out task and were left out")
     if not outcome.whole:
         print(f"go on with --resume {run.path}")

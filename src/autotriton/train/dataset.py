@@ -44,6 +44,14 @@ def chosen(examples: Iterable[Example], part: DataPart) -> Iterator[Example]:
             yield example
 
 
+def apart(rows: Sequence[AnyRow], held_out: Path | None) -> list[AnyRow]:
+    """Those that share no program, at any size, with a held-out task; data sets split differently may be mixed."""
+    if held_out is None:
+        return list(rows)
+    graphs = {row.graph for row in read(TaskRow, [held_out]) if row.graph}
+    return [row for row in rows if row.graph not in graphs]
+
+
 def write(rows: Iterable[TaskRow], path: Path) -> None:
     """JSON lines, one row each."""
     with path.open("w", encoding="utf-8") as file:

@@ -13,10 +13,10 @@ from autotriton.store import Run
 from autotriton.train import attention, processes, running, weights
 from autotriton.train.config import GrpoConfig
 from autotriton.train.curriculum import Curriculum
-from autotriton.train.dataset import read
+from autotriton.train.dataset import apart, read
 from autotriton.train.grading import Grader, judge_options
 from autotriton.train.rollout import Rollout, earned
-from autotriton.train.running import Outcome, arguments
+from autotriton.train.running import Outcome, Unused, arguments
 from autotriton.train.samplers import sampler_for
 from autotriton.train.sampling import encoded
 from autotriton.train.solving import Solver
@@ -32,7 +32,8 @@ def train(config: GrpoConfig, run: Run, seconds: float | None = None) -> Outcome
     whole = config.tasks_per_step * config.group
     if whole % config.micro_batch:
         raise UsageError(f"micro_batch = {config.micro_batch} does not divide the {whole} answers of a step")
-    rows = read(TaskRow, config.data.train, config.data.limit)
+    wanted = read(TaskRow, config.data.train, config.data.limit)
+    rows = apart(wanted, config.data.held_out)
     model, tokenizer = weights.load(config)
     kept = fitting(rows, tokenizer, config.prompt_tokens)
     curriculum = Curriculum(kept, config.curriculum, config.optim.seed)
@@ -44,8 +45,8 @@ def train(config: GrpoConfig, run: Run, seconds: float | None = None) -> Outcome
         watch = running.watch(
             config, run, seconds, saving=rollout.save, solve=solver.measure if solver is not None else None
         )
-        left_out = len(rows) - len(kept)
-        return running.go(config, run, watch, lambda: _trainer(config, run, model, tokenizer, rollout, kept), left_out)
+        unused = Unused(len(rows) - len(kept), len(wanted) - len(rows))
+        return running.go(config, run, watch, lambda: _trainer(config, run, model, tokenizer, rollout, kept), unused)
 
 
 def fitting(rows: Sequence[TaskRow], tokenizer: Any, tokens: int) -> list[TaskRow]:

@@ -26,6 +26,15 @@ _CURVES = ("loss", "reward", "grad_norm", "learning_rate", "entropy", "solve/pas
 
 
 @dataclass(frozen=True)
+class Unused:
+    """Rows that were not trained on."""
+
+    long: int = 0
+    held_out: int = 0
+    """They share a program with a held-out task."""
+
+
+@dataclass(frozen=True)
 class Outcome:
     """How a run ended."""
 
@@ -34,8 +43,7 @@ class Outcome:
     """All steps were made; else the run can be gone on with."""
     folder: Path
     """The adapter, or the whole model where none is trained."""
-    left_out: int = 0
-    """Rows that were too long."""
+    unused: Unused = Unused()
 
 
 def checkpoints(run: Run) -> Path:
@@ -72,7 +80,7 @@ def watch(config: Config, run: Run, seconds: float | None, **more: Any) -> Watch
     return Watch(Journal(run.path), Guard(config.guard), seconds=seconds, solve_every=config.solve.every, **more)
 
 
-def go(config: Config, run: Run, watch: Watch, build: Callable[[], Any], left_out: int = 0) -> Outcome:
+def go(config: Config, run: Run, watch: Watch, build: Callable[[], Any], unused: Unused) -> Outcome:
     """Trains, from the last checkpoint if there is one; then writes the result and the curves."""
     start = last_checkpoint(checkpoints(run))
     if processes.is_first():
@@ -90,7 +98,7 @@ def go(config: Config, run: Run, watch: Watch, build: Callable[[], Any], left_ou
     _replace(result, trainer)
     if processes.is_first():
         draw(watch.journal.rows(), _CURVES, run.path / CURVES_FILE, config.name or run.id)
-    return Outcome(steps, not watch.out_of_time, result, left_out)
+    return Outcome(steps, not watch.out_of_time, result, unused)
 
 
 def _replace(result: Path, trainer: Any) -> None:

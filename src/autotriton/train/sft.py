@@ -11,8 +11,8 @@ from autotriton.errors import UsageError
 from autotriton.store import Run
 from autotriton.train import processes, running, weights
 from autotriton.train.config import SftConfig
-from autotriton.train.dataset import chosen, conversation, read
-from autotriton.train.running import Outcome, arguments
+from autotriton.train.dataset import apart, chosen, conversation, read
+from autotriton.train.running import Outcome, Unused, arguments
 from autotriton.train.sampling import written
 from autotriton.train.solving import Solver
 
@@ -26,13 +26,14 @@ def train(config: SftConfig, run: Run, seconds: float | None = None) -> Outcome:
         processes.require_one("solving while training", "--set solve.every=0, and measure the result afterwards")
     weights.require_packages(config.liger)
     weights.require_model(config.model)
-    examples = list(chosen(read(Example, config.data.train, config.data.limit), config.data))
+    wanted = list(chosen(read(Example, config.data.train, config.data.limit), config.data))
+    examples = apart(wanted, config.data.held_out)
     model, tokenizer = weights.load(config)
     kept = fitting(examples, tokenizer, min(config.sequence, config.longest or config.sequence))
     with Solver.beside(config, model, tokenizer) as solver:
         watch = running.watch(config, run, seconds, solve=solver.measure if solver else None)
-        left_out = len(examples) - len(kept)
-        return running.go(config, run, watch, lambda: _trainer(config, run, model, tokenizer, kept), left_out)
+        unused = Unused(len(examples) - len(kept), len(wanted) - len(examples))
+        return running.go(config, run, watch, lambda: _trainer(config, run, model, tokenizer, kept), unused)
 
 
 def fitting(examples: Sequence[Example], tokenizer: Any, tokens: int) -> list[Tokens]:
