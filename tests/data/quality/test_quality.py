@@ -10,6 +10,7 @@ import pytest
 from autotriton.data.quality.decontaminate import Benchmarks, read
 from autotriton.data.quality.dedupe import distinct
 from autotriton.data.quality.normal import digest
+from autotriton.data.quality.sizes import leading_size_is_fixed
 from autotriton.data.quality.split import HELD_OUT, REINFORCE, TEACH, side
 from autotriton.errors import UsageError
 
@@ -139,3 +140,17 @@ def test_a_graph_goes_to_one_side_and_shares_are_kept() -> None:
     assert hard[REINFORCE] > 5 * easy[REINFORCE]
     assert easy[TEACH] > 3000
     assert side("g1", "easy", shares) == side("g1", "easy", shares)
+
+
+@pytest.mark.parametrize(
+    ("code", "fixed"),
+    [
+        ("out = torch.empty((1, C, H, W), device=x.device)", True),
+        ("out = torch.zeros([4, n])", True),
+        ("out = torch.empty((N, C, 1, 1))", False),
+        ("out = torch.empty((1,))", False),
+        ("out = torch.empty(shape)\nout = torch.empty_like(x)", False),
+    ],
+)
+def test_a_program_whose_batch_is_a_number_is_known(code: str, fixed: bool) -> None:
+    assert leading_size_is_fixed(code) is fixed

@@ -23,9 +23,11 @@ from autotriton.data.build.records import Removed, Selected
 from autotriton.data.build.selecting import hardness
 from autotriton.data.gather import gathered, refusals
 from autotriton.data.quality.dedupe import distinct
+from autotriton.data.quality.sizes import leading_size_is_fixed
 from autotriton.data.quality.split import HELD_OUT, REINFORCE, TEACH
 from autotriton.data.rows import Example, TaskRow
 from autotriton.errors import UsageError
+from autotriton.propose.compiler.templates.options import PLAIN
 
 REMOVED_FILE, STATS_FILE = "removed.jsonl", "stats.json"
 
@@ -73,6 +75,8 @@ def _pairs(folder: Folder, config: BuildConfig, kept: benchmarks.Kept | None, re
             drop(row, f"answer like a benchmark's: {copied.how}")
         elif len(row.prompt) + len(row.completion) > config.finish.longest:
             drop(row, "too long")
+        elif config.propose.way == PLAIN.name and leading_size_is_fixed(row.code):
+            drop(row, "written for one batch size only")
         else:
             rows.append((form, row))
     # First forms before second ones: where rows are cut, variety of tasks stays.
