@@ -66,7 +66,13 @@ def _pairs(folder: Folder, config: BuildConfig, kept: benchmarks.Kept | None, re
     def drop(row: Example, reason: str) -> None:
         removed.append(Removed(row=row.id, stage="finish", reason=reason))
 
-    found = {judged.key: (judged.form, judged.example) for judged in folder.judged if judged.example is not None}
+    # A selection may have been made again since: what is held out now was perhaps answered before.
+    taught = {one.key for one in folder.selected if one.side == TEACH}
+    found = {
+        judged.key: (judged.form, judged.example)
+        for judged in folder.judged
+        if judged.example is not None and judged.task_hash in taught
+    }
     rows: list[tuple[int, Example]] = []
     for form, row in found.values():
         assert row is not None
