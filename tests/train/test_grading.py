@@ -35,6 +35,20 @@ def test_every_answer_gets_its_grade_whatever_it_is(workshop: Any) -> None:
         assert grade.verdict is not None
 
 
+def test_nobody_waits_for_what_a_judge_that_died_had(workshop: Any) -> None:
+    row, example = workshop.tiny.rows()[0], workshop.tiny.examples()[0]
+    with Grader(judge_options(PART), workers=1) as grader:
+        grader.submit(1, row.task(), example.code)
+        grader._process.kill()
+        grader._process.wait()
+        grader.submit(2, row.task(), example.code)
+        first, second = sorted(grader.collect([1, 2]), key=lambda grade: grade.number)
+        assert first.verdict is None
+        assert first.error == "the judge's process ended"
+        assert second.verdict is not None
+        assert second.verdict.accepted
+
+
 def test_without_the_rule_reward_a_program_without_triton_can_pass(workshop: Any) -> None:
     row = workshop.tiny.rows()[0]
     with Grader(judge_options(PART, RewardPart(rule=False)), workers=1) as grader:

@@ -75,15 +75,15 @@ class Grader:
     def submit(self, number: int, task: Task, code: str) -> None:
         """Hands one answer over; `number` comes back with its grade."""
         line = message(self._options, number, task, code)
-        self._waiting.add(number)
         for _ in range(2):
+            self._waiting.add(number)
             process = self._process or self._start()
             assert process.stdin is not None
             with contextlib.suppress(BrokenPipeError, OSError):
                 process.stdin.write(line)
                 process.stdin.flush()
                 return
-            self._drop_process()
+            self._lose()
 
     def collect(self, numbers: Iterable[int] | None = None) -> list[Grade]:
         """A grade for each of these answers, by default for all that were handed over and not collected yet."""
@@ -92,15 +92,18 @@ class Grader:
         while wanted & self._waiting:
             grade = self._next()
             if grade is None:
-                lost = [Grade(number, None, "the judge's process ended") for number in sorted(self._waiting)]
-                self._early |= {grade.number: grade for grade in lost}
-                self._waiting.clear()
-                self._drop_process()
+                self._lose()
             elif grade.number in self._waiting:
                 self._waiting.discard(grade.number)
                 self._early[grade.number] = grade
         self.busy_s += time.monotonic() - started
         return [self._early.pop(number) for number in list(self._early) if number in wanted]
+
+    def _lose(self) -> None:
+        """The judge is gone: nobody should wait for what it had."""
+        self._early |= {number: Grade(number, None, "the judge's process ended") for number in self._waiting}
+        self._waiting.clear()
+        self._drop_process()
 
     def close(self) -> None:
         self._drop_process()
