@@ -41,7 +41,7 @@ def main() -> int:
         if cuda:
             torch.cuda.reset_peak_memory_stats()
         seconds = [_step(model, batch, device) for _ in range(args.steps + 2)][2:]
-        gradients[name] = {key: p.grad.double().clone() for key, p in model.named_parameters() if p.grad is not None}
+        gradients[name] = {key: p.grad.double() for key, p in model.named_parameters() if p.grad is not None}
         peak = torch.cuda.max_memory_allocated() / 2**30 if cuda else None
         per_second = result["tokens"] / statistics.median(seconds)
         result[name] = {"tokens_per_s": round(per_second), "peak_gib": peak, "seconds": seconds}

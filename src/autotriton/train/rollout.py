@@ -27,6 +27,9 @@ from autotriton.train.reward import Reward, cheated, reward
 from autotriton.train.sampling import Answer, Sampler, Sampling, encoded
 from autotriton.types import Attempt, Candidate, TokenUsage, Verdict
 
+AHEAD_FILE = "ahead.json"
+"""In a checkpoint: the answers that are on their way."""
+
 
 @dataclass
 class Sample:
@@ -70,9 +73,6 @@ class Group:
         """Some answers earned more than others."""
         earned = [sample.reward.value for sample in self.samples if sample.reward.value is not None]
         return len(set(earned)) > 1
-
-
-AHEAD_FILE = "ahead.json"
 
 
 @dataclass
