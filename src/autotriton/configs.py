@@ -48,7 +48,7 @@ def checked(kind: type[AnyConfig], values: dict[str, Any], where: str = "the con
         first = error.errors(include_url=False)[0]
         key = ".".join(str(part) for part in first["loc"])
         if first["type"] == "extra_forbidden":
-            raise UsageError(f"{where} has the unknown key {key}", hint=_nearest(kind, first["loc"])) from None
+            raise UsageError(f"{where} has the unknown key {key}", hint=_nearest_key(kind, first["loc"])) from None
         text = str(first["msg"]).removeprefix("Value error, ")
         raise UsageError(f"{where}: {key}: {text}" if key else f"{where}: {text}") from None
 
@@ -56,6 +56,12 @@ def checked(kind: type[AnyConfig], values: dict[str, Any], where: str = "the con
 def plain(config: Part) -> dict[str, Any]:
     """As JSON values, to be kept beside what it made."""
     return dict(json.loads(config.model_dump_json()))
+
+
+def nearest(wrong: str, known: Sequence[str]) -> str:
+    """A hint: what was meant, where that can be told, else all there is."""
+    near = difflib.get_close_matches(wrong, known, n=1)
+    return f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
 
 
 def _change(values: dict[str, Any], change: str) -> None:
@@ -75,13 +81,11 @@ def _change(values: dict[str, Any], change: str) -> None:
         place[key] = text
 
 
-def _nearest(kind: type[BaseModel], location: tuple[int | str, ...]) -> str:
+def _nearest_key(kind: type[BaseModel], location: tuple[int | str, ...]) -> str:
     """Known keys of the table the wrong one stands in, the likeliest first."""
     for part in location[:-1]:
         field = kind.model_fields.get(str(part))
         if field is None or not isinstance(field.annotation, type) or not issubclass(field.annotation, BaseModel):
             break
         kind = field.annotation
-    known = sorted(kind.model_fields)
-    near = difflib.get_close_matches(str(location[-1]), known, n=1)
-    return f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
+    return nearest(str(location[-1]), sorted(kind.model_fields))

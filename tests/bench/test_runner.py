@@ -10,11 +10,13 @@ import pytest
 
 from autotriton.bench import runner
 from autotriton.bench.answers import ANSWERS_FILE, MOST_CHARS
+from autotriton.bench.examine import Examined, Job
 from autotriton.bench.records import SUITE_FILE
-from autotriton.bench.runner import Begun, Came, Dropped, Finished, RunnerOptions
+from autotriton.bench.runner import Begun, Came, Dropped, Finished, RunnerOptions, Stage
+from autotriton.bench.screening import NOTE, screened
 from autotriton.errors import PrerequisiteError
 from autotriton.store import Store
-from autotriton.types import Candidate, Outcome
+from autotriton.types import Candidate, Official, Outcome
 
 
 @pytest.fixture
@@ -195,3 +197,65 @@ def test_a_full_disk_keeps_what_was_judged_and_is_one_clear_error(bench, run, fa
     monkeypatch.undo()
     assert [a.task.id for a in run.attempts()] == ["one"]
     assert len(bench(fakes.proposer(), fakes.examiner()).attempts) == 3
+
+
+def test_a_run_is_answered_screened_and_judged_by_three_calls(bench, run, fakes):
+    answers = {"one": ["good", "bad"], "two": ["bad", "slow"], "three": ["officially", "good"]}
+    examiner = fakes.examiner()
+    found = bench(fakes.proposer(answers), examiner, samples=2, stage=Stage.ANSWER)
+    assert (found.attempts, examiner.judged) == ((), [])
+    lucky = fakes.verdict(Outcome.REJECTED)
+    screening = fakes.examiner(
+        answers={"slow": fakes.verdict(Outcome.TIMED_OUT), "officially": lucky}, executed={"officially"}
+    )
+    proposer = fakes.proposer({})
+    found = bench(proposer, screening, samples=2, stage=Stage.SCREEN)
+    assert proposer.names == [], "nothing is asked for"
+    kept = sorted((one.task.id, one.sample, one.verdict.outcome) for one in found.attempts)
+    assert kept == [("one", 1, Outcome.WRONG), ("two", 0, Outcome.WRONG)], "only failures no GPU would change"
+    assert all(one.verdict.notes == (NOTE,) for one in found.attempts)
+    last = fakes.examiner()
+    found = bench(fakes.proposer({}), last, samples=2, stage=Stage.JUDGE)
+    assert sorted(last.judged) == [("one", "good"), ("three", "good"), ("three", "officially"), ("two", "slow")]
+    assert len(found.attempts) == 6
+
+
+def test_answers_of_a_task_are_judged_one_after_another(bench, fakes):
+    proposer = fakes.proposer(default=["good", "bad", "fine"])
+    proposer.propose_many = lambda tasks: (
+        Candidate(task_id=task.id, code=code, proposer="fake") for code in ("good", "bad", "fine") for task in tasks
+    )
+    bench(proposer, fakes.examiner(), samples=3, stage=Stage.ANSWER)
+    examiner = fakes.examiner()
+    bench(fakes.proposer({}), examiner, samples=3, stage=Stage.JUDGE)
+    assert [task for task, _ in examiner.judged] == ["one"] * 3 + ["two"] * 3 + ["three"] * 3
+
+
+def test_a_proposer_that_fails_is_asked_again_by_the_next_call(bench, fakes):
+    found = bench(fakes.proposer({"two": [RuntimeError("down")]}), fakes.examiner(), stage=Stage.ANSWER)
+    assert [(one.task.id, one.verdict) for one in found.attempts] == [("two", None)]
+    proposer = fakes.proposer()
+    found = bench(proposer, fakes.examiner())
+    assert proposer.names == ["two"]
+    assert sum(one.verdict is not None for one in found.attempts) == 3
+
+
+@pytest.mark.parametrize(
+    ("outcome", "message", "kept"),
+    [
+        (Outcome.RUNTIME_ERROR, "raised in forward: AttributeError: no tl.norm", True),
+        (Outcome.RUNTIME_ERROR, "Triton's interpreter cannot run this kernel (...)", False),
+        (Outcome.RUNTIME_ERROR, "line 3: out of memory: ...", False),
+        (Outcome.CRASHED, "crashed with signal 11", False),
+        (Outcome.TIMED_OUT, "ran past its deadline", False),
+        (Outcome.CORRECT, "correct", False),
+        (Outcome.SUSPECT, "suspect", False),
+    ],
+)
+def test_screening_keeps_what_no_gpu_would_change(fakes, tasks, outcome, message, kept):
+    verdict = fakes.verdict(outcome, message=message)
+    job = Job(0, tasks[0], Candidate(task_id="one", code="", proposer="fake"))
+    official = Official(called=False, executed=False)
+    assert (screened(Examined(job, verdict, official)) is not None) is kept
+    assert screened(Examined(job, verdict, None)) is None, "what the suite would say is not known"
+    assert screened(Examined(job, None, official, "the judge broke")) is None

@@ -246,3 +246,31 @@ def test_an_interrupted_or_killed_run_goes_on_where_it_was(suite, how, tmp_path)
         ("1_Relu", Outcome.CORRECT),
         ("2_Double", Outcome.CORRECT),
     ]
+
+
+def test_a_run_is_answered_screened_and_judged_by_three_calls(bench, tmp_path):
+    """The cheats and mistakes fall in the second; what may be right waits for the third."""
+    asked = ("--proposer", "files:answers", "--k", 2)
+    code, out, err = bench(*asked, "--stage", "answer", "--json")
+    assert code == 0, err
+    begun = json.loads(out)
+    assert (begun["answers"], begun["judged"]) == (5, 0)
+    code, out, err = bench(*asked, "--stage", "screen")
+    assert (code, "--resume" in err) == (2, True), "there is nothing to screen without a run"
+    code, out, err = bench(*asked, "--stage", "screen", "--resume", begun["run"])
+    assert code == 0, err
+    assert "5 answers, 1 of them judged" in out, "the decoy is officially right, and not refused without a GPU"
+    code, out, err = bench(*asked, "--stage", "judge", "--resume", begun["run"], "--json")
+    assert code == 0, err
+    path = Path(begun["run"])
+    verdicts = {
+        (one.task.id, one.sample): one.verdict.outcome
+        for one in Store(path.parent).open(path.name).attempts()
+        if one.verdict
+    }
+    assert verdicts == {
+        ("1_Relu", 0): Outcome.CORRECT,
+        ("1_Relu", 1): Outcome.REJECTED,
+        ("2_Double", 0): Outcome.CORRECT,
+        ("2_Double", 1): Outcome.WRONG,
+    }

@@ -39,6 +39,11 @@ def test_a_config_with_changes(tmp_path: Path) -> None:
     [
         (BASE + "[optim]\nlerning_rate = 1\n", r"unknown key optim.lerning_rate \(did you mean learning_rate\?\)"),
         ("stepz = 3\n" + BASE, r"unknown key stepz \(did you mean steps\?\)"),
+        (
+            BASE + "plain = ['norm', 'convlution']\n",
+            r"data.plain: unknown family convlution \(did you mean convolution\?\)",
+        ),
+        (BASE + "plain = ['rnn']\n", r"unknown family rnn \(known: attention, recurrent, .*, pointwise\)"),
         (BASE + "[reward]\nrule = false\nexecution = false\n", "cannot both be off"),
         (BASE + "[reward]\nspeed = 0.5\n", "needs judge.tier"),
         ("[model\n", "is no TOML"),

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import chain
 
+from autotriton.bench import screening
 from autotriton.bench.answers import Answer, Shelf
 from autotriton.bench.examine import Examined, Examiner, Job
-from autotriton.bench.proposing import Missing, Proposing, on_this_gpu, only_missing, threads_for
+from autotriton.bench.proposing import Item, Missing, Proposing, on_this_gpu, only_missing, threads_for
 from autotriton.bench.records import BenchRun, Suite, load, save_suite
 from autotriton.bench.turns import Turns
 from autotriton.errors import AutoTritonError
@@ -63,6 +66,18 @@ Event = Begun | Came | Finished | Dropped
 Tell = Callable[[Event], None]
 
 
+class Stage(StrEnum):
+    """What one call does of a run; a run may be begun, screened and finished on different machines."""
+
+    ALL = "all"
+    ANSWER = "answer"
+    """Ask the proposer, judge nothing."""
+    SCREEN = "screen"
+    """Judge without a GPU what answers are there, and keep the verdicts that no GPU would change."""
+    JUDGE = "judge"
+    """Judge what answers are there, ask for none."""
+
+
 @dataclass(frozen=True)
 class RunnerOptions:
     samples: int = 1
@@ -72,6 +87,7 @@ class RunnerOptions:
     """Tasks a proposer is asked about at once; None: what suits the proposer."""
     turns: Turns = field(default_factory=Turns)
     """With other runs on the same GPU."""
+    stage: Stage = Stage.ALL
 
 
 def bench(
@@ -119,27 +135,48 @@ class _Runner:
         if self.options.tier in (Tier.RUN, Tier.TIME):
             # Large tasks follow each other in a suite, and only few of those fit into a GPU's memory at once.
             tasks.sort(key=lambda task: task.hash)
-        missing = only_missing(tasks, self.done | {(one.task.id, one.sample) for one in kept}, samples)
+        asked_for = tasks if self.options.stage in (Stage.ALL, Stage.ANSWER) else []
+        missing = only_missing(asked_for, self.done | {(one.task.id, one.sample) for one in kept}, samples)
         self._say(Came(len(kept)))
-        self._draw_and_judge(kept, missing)
+        order = {task.id: place for place, task in enumerate(tasks)}
+        # A task's answers one after another: what they are compared with is held for a few tasks at a time.
+        kept.sort(key=lambda one: order[one.task.id])
+        self._draw_and_judge(kept, missing, order)
         if self._broke is not None:
             raise self._broke
 
-    def _draw_and_judge(self, kept: Sequence[Answer], missing: Mapping[str, frozenset[int]]) -> None:
-        turns, after = self.options.turns, on_this_gpu(self.proposer) and self.options.tier in (Tier.RUN, Tier.TIME)
+    def _draw_and_judge(
+        self, kept: Sequence[Answer], missing: Mapping[str, frozenset[int]], order: Mapping[str, int]
+    ) -> None:
+        turns, stage = self.options.turns, self.options.stage
+        after = stage is Stage.ANSWER or (
+            stage is Stage.ALL and on_this_gpu(self.proposer) and self.options.tier in (Tier.RUN, Tier.TIME)
+        )
         with contextlib.ExitStack() as stack:
             stack.callback(self._shelf.close)
             turn = stack.enter_context(contextlib.ExitStack())
             turn.enter_context(turns.answering() if after else turns.judging())
             proposing = self._proposing(missing)
             stack.callback(proposing.close)
+            if stage is Stage.ANSWER:
+                self._only_answers(proposing)
+                return
             if after:
                 proposing.wait()  # nothing else runs on a GPU that measures, and tasks need its memory
                 self._free_gpu()
                 turn.close()
                 turn.enter_context(turns.judging())
-            for examined in self.examiner.examine(self._judgeable(kept, proposing)):
+            came = sorted(proposing, key=lambda item: order[item.task.id]) if after else proposing
+            for examined in self.examiner.examine(self._judgeable(kept, came)):
                 self._take(examined)
+
+    def _only_answers(self, proposing: Proposing) -> None:
+        """They are on disk as they come; a proposer that failed is told of, and asked again by the next call."""
+        for item in proposing:
+            if isinstance(item, Missing):
+                self._say(Dropped(item.task.id, item.count, "the proposer has no more"))
+            elif item.error is not None:
+                self._record(item, None, None, item.error)
 
     def _proposing(self, missing: Mapping[str, frozenset[int]]) -> Proposing:
         samples = self.options.samples
@@ -166,10 +203,10 @@ class _Runner:
         if close is not None:
             close()
 
-    def _judgeable(self, kept: Sequence[Answer], proposing: Proposing) -> Iterator[Job]:
+    def _judgeable(self, kept: Sequence[Answer], came: Iterable[Item]) -> Iterator[Job]:
         """Jobs for the examiner, which may draw them in any of its threads; what needs no judge is recorded here."""
         try:
-            for item in self._items(kept, proposing):
+            for item in chain(kept, came):
                 if self._broke is not None:
                     return
                 if isinstance(item, Missing):
@@ -178,10 +215,6 @@ class _Runner:
                     yield job
         except AutoTritonError as error:  # a full disk, met outside the thread that waits for verdicts
             self._broke = error
-
-    def _items(self, kept: Sequence[Answer], proposing: Proposing) -> Iterator[Answer | Missing]:
-        yield from kept
-        yield from proposing
 
     def _job(self, answer: Answer) -> Job | None:
         if answer.task.id in self.suite.excluded or answer.task.id in self.suite.skipped:
@@ -209,6 +242,12 @@ class _Runner:
 
     def _take(self, examined: Examined) -> None:
         answer = self._jobs[examined.job.number]
+        if self.options.stage is Stage.SCREEN:
+            screened = screening.screened(examined)
+            if screened is None:
+                self._say(Dropped(answer.task.id, 1, "not decided without a GPU"))
+                return
+            examined = screened
         if examined.verdict is None:
             self._look_at_the_task(answer.task, examined.error or "")
         self._record(answer, examined.verdict, examined.official, examined.error)

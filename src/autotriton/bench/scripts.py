@@ -26,8 +26,12 @@ class ScriptExaminer:
         *,
         trust_candidate: bool = False,
         seed: int | None = None,
+        screening: bool = False,
     ) -> None:
-        """`trust_candidate` is test-only: it skips the rules and Triton's duty, to replay a gold as a candidate."""
+        """`trust_candidate` is test-only: it skips the rules and Triton's duty, to replay a gold as a candidate.
+        `screening`: failing the suite's own protocol counts only where the gold passes it on this machine.
+        """
+        self._screening = screening
         self.workers = workers or max(1, min(os.cpu_count() or 1, 16))
         options = JudgeOptions(
             policy=policy, device=device, timeout_s=timeout_s, trust_candidate=trust_candidate, seed=seed
@@ -41,6 +45,8 @@ class ScriptExaminer:
     def _one(self, job: Job) -> Examined:
         try:
             found = self.court.judge(job.task, job.candidate.code)
+            if self._screening and not found.official.executed and not self.court.gold_passes(job.task):
+                return Examined(job, None, error="the suite's own answer does not run on this machine")
         except AutoTritonError as error:
             return Examined(job, None, error=str(error))
         except Exception as error:  # noqa: BLE001 - a bug of ours costs this job its verdict, never the others theirs

@@ -10,6 +10,7 @@ from pathlib import Path
 from autotriton.bench import records
 from autotriton.bench.examine import Examiner
 from autotriton.bench.records import SUITE_FILE, Suite, SuiteTask
+from autotriton.bench.screening import options as as_screen
 from autotriton.errors import UsageError
 from autotriton.judge import JudgeOptions
 from autotriton.store import Run
@@ -124,13 +125,21 @@ def known(name: str) -> None:
 
 
 def examiner(
-    loaded: Loaded, options: JudgeOptions, *, workers: int | None, samples: int, memory_bytes: int | None
+    loaded: Loaded,
+    options: JudgeOptions,
+    *,
+    workers: int | None,
+    samples: int,
+    memory_bytes: int | None,
+    screening: bool = False,
 ) -> Examiner:
-    """Whoever judges this suite's answers; its processes live until `close`."""
+    """Whoever judges this suite's answers; its processes live until `close`. `screening`: without a GPU."""
+    if screening:
+        options = as_screen(options)
     if loaded.scripts:
         from autotriton.bench.scripts import ScriptExaminer
 
-        return ScriptExaminer(options.policy, options.device, workers, options.timeout_s)
+        return ScriptExaminer(options.policy, options.device, workers, options.timeout_s, screening=screening)
     from autotriton.bench.modules import ModuleExaminer
 
     return ModuleExaminer(options, workers=workers, samples=samples, memory_bytes=memory_bytes)

@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperCommand
 
 from autotriton.cli.judge import Device, SandboxKind, judging
-from autotriton.errors import AutoTritonError, JudgeError, PrerequisiteError, ProposerError
+from autotriton.errors import AutoTritonError, JudgeError, PrerequisiteError, ProposerError, UsageError
 from autotriton.types import Policy, Tier
 
 if TYPE_CHECKING:
@@ -35,6 +35,15 @@ COMPARE = "compare"
 class Style(StrEnum):
     SIMPLE = "simple"
     COMPLEX = "complex"
+
+
+class Stage(StrEnum):
+    """As in `bench/runner.py`, which is not imported to show a help page."""
+
+    ALL = "all"
+    ANSWER = "answer"
+    SCREEN = "screen"
+    JUDGE = "judge"
 
 
 class Interrupted(AutoTritonError):
@@ -88,6 +97,13 @@ def bench(
     timeout: Annotated[float | None, typer.Option(metavar="SECONDS", help="For each run of a candidate.")] = None,
     repetitions: Annotated[int, typer.Option(min=1, help="Fresh processes per timing.")] = 3,
     timing_seconds: Annotated[float, typer.Option(min=0.05, help="Timed blocks per repetition.")] = 0.6,
+    stage: Annotated[
+        Stage,
+        typer.Option(
+            help="`answer` only asks the proposer; `screen` judges without a GPU what is there and keeps the failures; "
+            "`judge` asks for nothing more."
+        ),
+    ] = Stage.ALL,
     runs: Annotated[Path, typer.Option(metavar="DIR", help="Where runs are recorded.")] = Path("runs"),
     resume: Annotated[str | None, typer.Option(metavar="RUN", help="Go on with an interrupted run.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The counts as JSON.")] = False,
@@ -100,11 +116,13 @@ def bench(
     from autotriton.bench import suites
     from autotriton.judge import JudgeOptions
 
+    if stage in (Stage.SCREEN, Stage.JUDGE) and resume is None:
+        raise UsageError(f"--stage {stage.value} needs a run with answers", hint="name it with --resume RUN")
     loaded = suites.load(suite, root, style.value)
     tell_damaged(loaded)
     loaded = loaded.limited(limit)
     limit_bytes = None if memory is None else sizes.parse_memory(memory)
-    tier = _tier(tier, device)
+    tier = _tier(tier, device, stage)
     asked = judging(policy, tier, device, True, sandbox, None, timeout)
     options = JudgeOptions(**asked, repetitions=repetitions, timing_s=timing_seconds)
     asking = _asking(k, temperature, max_tokens)
@@ -126,7 +144,10 @@ def bench(
     source = _proposer(proposer, asking)
     started = time.monotonic()
     with _run(runs, resume, config) as run:
-        found = _go(run, loaded, source, options, k, workers, proposal_workers, limit_bytes)
+        found = _go(run, loaded, source, options, k, workers, proposal_workers, limit_bytes, stage)
+    if stage in (Stage.ANSWER, Stage.SCREEN):
+        _print_stage(found, loaded, run, time.monotonic() - started, as_json)
+        return
     _print(found, run, time.monotonic() - started, as_json)
     _require_verdicts(found)
 
@@ -140,11 +161,12 @@ def tell_damaged(loaded: Loaded) -> None:
         print(f"no tasks, as they have no class `Model`: {named}", file=sys.stderr)
 
 
-def _tier(asked: Tier | None, device: Device) -> Tier:
+def _tier(asked: Tier | None, device: Device, stage: Stage) -> Tier:
+    """How far the run goes in the end; asking and screening need no GPU themselves."""
     from autotriton import machine
 
     gpu = device is not Device.CPU and machine.describe().gpu is not None
-    if asked is Tier.TIME and not gpu:
+    if asked is Tier.TIME and not gpu and stage not in (Stage.ANSWER, Stage.SCREEN):
         raise PrerequisiteError("timing needs a CUDA device and none was found", hint="leave --tier out")
     return asked or (Tier.TIME if gpu else Tier.COMPILE)
 
@@ -183,22 +205,29 @@ def _go(
     workers: int | None,
     proposal_workers: int | None,
     limit_bytes: int | None,
+    stage: Stage,
 ) -> BenchRun:
-    """The run, finished. Whatever ends it early is one line that says how to go on."""
-    from autotriton.bench import suites
-    from autotriton.bench.runner import RunnerOptions, bench
+    """The run, finished or as far as the stage goes. Whatever ends it early is one line that says how to go on."""
+    from autotriton.bench import runner, suites
+    from autotriton.bench.turns import Turns
     from autotriton.cli.bench_progress import watching
 
     examiner: Examiner | None = None
     try:
-        examiner = suites.examiner(loaded, options, workers=workers, samples=k, memory_bytes=limit_bytes)
+        screening = stage is Stage.SCREEN
+        examiner = suites.examiner(
+            loaded, options, workers=workers, samples=k, memory_bytes=limit_bytes, screening=screening
+        )
         suite = suites.begin(run, loaded, examiner, limit_bytes)
         for name, reason in suite.skipped.items():
             if name not in loaded.damaged:
                 print(f"skipped {name}: {reason}", file=sys.stderr)
-        asked = RunnerOptions(k, options.policy, options.tier, proposal_workers, _turns(options))
+        turns = Turns() if screening else _turns(options)
+        asked = runner.RunnerOptions(
+            k, options.policy, options.tier, proposal_workers, turns, runner.Stage(stage.value)
+        )
         with watching() as tell:
-            return bench(run, suite, loaded.tasks, proposer, examiner, asked, tell)
+            return runner.bench(run, suite, loaded.tasks, proposer, examiner, asked, tell)
     except KeyboardInterrupt:
         kept = sum(1 for _ in run.attempts())
         raise Interrupted(f"interrupted; {kept} attempts are kept", hint=_again(run)) from None
@@ -239,6 +268,22 @@ def _print(found: BenchRun, run: Run, seconds: float, as_json: bool) -> None:
         return
     show_bench.scores(scores)
     print(f"run  {run.path}")
+
+
+def _print_stage(found: BenchRun, loaded: Loaded, run: Run, seconds: float, as_json: bool) -> None:
+    """A run that is not finished has no score."""
+    from autotriton.bench.answers import Shelf
+
+    there = Shelf(run.path).known({task.id: task for task in loaded.tasks})
+    answers = len({(one.task.id, one.sample) for one in there})
+    if not answers:
+        _require_verdicts(found)
+    judged = sum(attempt.verdict is not None for attempt in found.attempts)
+    if as_json:
+        about = {"run": str(run.path), "answers": answers, "judged": judged, "seconds": round(seconds, 1)}
+        print(json.dumps(about))
+        return
+    print(f"{answers:,} answers, {judged:,} of them judged; {_again(run)}")
 
 
 def _require_verdicts(found: BenchRun) -> None:

@@ -40,8 +40,7 @@ _FAMILIES: dict[str, str] = {
         tile unfold_copy tril_indices triu_indices block_diag""",
 }
 _OF: dict[str, str] = {name: family for family, names in _FAMILIES.items() for name in names.split()}
-# The family that says most about a task comes first: what leads, what is only fused behind it.
-_PRIORITY = (
+FAMILIES = (
     "attention",
     "recurrent",
     "convolution",
@@ -58,6 +57,7 @@ _PRIORITY = (
     "view",
     "pointwise",
 )
+"""All of them. The one that says most about a task comes first: what leads, what is only fused behind it."""
 _RARE = frozenset(("scan", "sorting", "indexing", "recurrent", "attention", "resampling"))
 
 
@@ -83,8 +83,8 @@ def profile(nodes: list[Node], hints: tuple[str, ...] = ()) -> Profile:
     compute = [flag and node.name != "leaf" for flag, node in zip(compute, nodes, strict=True)]
     ops = sorted({node.name for node, counts in zip(nodes, compute, strict=True) if counts})
     found = {family_of(node.name) for node, counts in zip(nodes, compute, strict=True) if counts}
-    found |= {hint for hint in (*(("attention",) if _attends(nodes) else ()), *hints) if hint in _PRIORITY}
-    families = sorted(found, key=_PRIORITY.index)
+    found |= {hint for hint in (*(("attention",) if _attends(nodes) else ()), *hints) if hint in FAMILIES}
+    families = sorted(found, key=FAMILIES.index)
     depth, calls = _depth(nodes, compute), sum(compute)
     return Profile(tuple(ops), tuple(families), depth, calls, _difficulty(ops, families, depth, calls))
 

@@ -13,6 +13,7 @@ import os
 import re
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -81,8 +82,17 @@ class Gguf:
         )
 
 
-_open: Gguf | None = None
-"""The file that is being converted."""
+@dataclass(frozen=True)
+class _Block:
+    """Rows of a tensor that are dequantised in one go, and where they lie: a process needs nothing else."""
+
+    tensor: str
+    kind: Any
+    """How gguf says it is quantised."""
+    path: Path
+    offset: int
+    dtype: Any
+    shape: tuple[int, ...]
 
 
 def convert(
@@ -152,7 +162,7 @@ def _write_weights(source: Gguf, folder: Path, progress: Progress) -> None:
     total = sum(int(tensor.n_bytes) for tensor in tensors.values())
     done = 0
     where: dict[str, str] = {}
-    with _pool(source) as pool:
+    with _pool() as pool:
         for number, names in enumerate(shards, start=1):
             held: dict[str, Any] = {}
             for name, weight in _dequantised(source, {name: tensors[name] for name in names}, pool):
@@ -193,10 +203,8 @@ def _shards(tensors: dict[str, Any]) -> Iterator[list[str]]:
         yield names
 
 
-def _pool(source: Gguf) -> ProcessPoolExecutor:
-    """Processes, as dequantising is mostly Python; forked, so that each has the open file."""
-    global _open
-    _open = source
+def _pool() -> ProcessPoolExecutor:
+    """Processes, as dequantising is mostly Python; forked, so that none of them imports torch again."""
     return ProcessPoolExecutor(min(os.cpu_count() or 1, _PROCESSES), multiprocessing.get_context("fork"))
 
 
@@ -204,11 +212,10 @@ def _dequantised(source: Gguf, tensors: dict[str, Any], pool: ProcessPoolExecuto
     """In bf16, in order; rows of large tensors are shared among the processes."""
     import torch
 
-    # A tied embedding is read under the name it has in the file.
-    jobs = [(tensor.name, first, last) for tensor in tensors.values() for first, last in _blocks(tensor)]
-    blocks = pool.map(_block, jobs)
+    blocks = {name: _blocks(source.path, tensor) for name, tensor in tensors.items()}
+    done = pool.map(_bits, [block for several in blocks.values() for block in several])
     for name, tensor in tensors.items():
-        parts = [torch.from_numpy(next(blocks)).view(torch.bfloat16) for _ in _blocks(tensor)]
+        parts = [torch.from_numpy(next(done)).view(torch.bfloat16) for _ in blocks[name]]
         weight = torch.cat(parts).reshape([int(size) for size in reversed(tensor.shape)])
         if source.architecture == "llama" and re.search(r"attn_[qk]\.", name):
             count = source.own("attention.head_count_kv") if "attn_k." in name else source.own("attention.head_count")
@@ -216,26 +223,35 @@ def _dequantised(source: Gguf, tensors: dict[str, Any], pool: ProcessPoolExecuto
         yield name, weight
 
 
-def _blocks(tensor: Any) -> list[tuple[int, int]]:
-    """First and last row of what is dequantised in one go."""
-    rows = len(tensor.data)
+def _blocks(path: Path, tensor: Any) -> list[_Block]:
+    data = tensor.data
+    rows, row_bytes = len(data), data.strides[0]
     step = max(1, _BLOCK_ELEMENTS * rows // max(1, int(tensor.n_elements)))
-    return [(first, min(first + step, rows)) for first in range(0, rows, step)]
+    return [
+        _Block(
+            tensor=tensor.name,
+            kind=tensor.tensor_type,
+            path=path,
+            offset=int(tensor.data_offset) + first * row_bytes,
+            dtype=data.dtype,
+            shape=(min(step, rows - first), *data.shape[1:]),
+        )
+        for first in range(0, rows, step)
+    ]
 
 
-def _block(job: tuple[str, int, int]) -> Any:
-    """In a process of the pool: some rows of a tensor, as the bits of bf16 numbers."""
+def _bits(block: _Block) -> Any:
+    """In a process of the pool: the rows as the bits of bf16 numbers."""
+    import numpy
     import torch
 
-    name, first, last = job
-    assert _open is not None
-    tensor = _open.tensors[name]
     quants: Any = importlib.import_module("gguf.quants")
     torch.set_num_threads(1)
+    stored = numpy.memmap(block.path, block.dtype, "r", block.offset, block.shape)
     try:
-        weight = quants.dequantize(tensor.data[first:last], tensor.tensor_type)
+        weight = quants.dequantize(stored, block.kind)
     except NotImplementedError:
-        raise UsageError(f"{name} is stored as {tensor.tensor_type.name}, which cannot be dequantised") from None
+        raise UsageError(f"{block.tensor} is stored as {block.kind.name}, which cannot be dequantised") from None
     return torch.from_numpy(weight.copy()).to(torch.bfloat16).view(torch.int16).numpy()
 
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from autotriton.configs import Part as Part
 from autotriton.configs import checked as checked
 from autotriton.configs import load as load
+from autotriton.configs import nearest
 from autotriton.configs import plain as plain
+from autotriton.data.families import FAMILIES
 from autotriton.types import Policy, Tier
 
 
@@ -48,6 +50,13 @@ class DataPart(Part):
     """SFT: also questions that describe the program they want. Wrappers are always described, and stay."""
     plain: tuple[str, ...] = ()
     """SFT: operator families that are taught in the plain way only; answers written otherwise are left out."""
+
+    @field_validator("plain")
+    @classmethod
+    def _known_families(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        if unknown := [name for name in names if name not in FAMILIES]:
+            raise ValueError(f"unknown family {unknown[0]} ({nearest(unknown[0], FAMILIES)})")
+        return names
 
 
 class OptimPart(Part):

@@ -66,18 +66,19 @@ def _pairs(folder: Folder, config: BuildConfig, kept: benchmarks.Kept | None, re
     def drop(row: Example, reason: str) -> None:
         removed.append(Removed(row=row.id, stage="finish", reason=reason))
 
-    # A selection may have been made again since: what is held out now was perhaps answered before.
     taught = {one.key for one in folder.selected if one.side == TEACH}
     found = {
-        judged.key: (judged.form, judged.example)
+        judged.key: (judged.task_hash, judged.form, judged.example)
         for judged in folder.judged
-        if judged.example is not None and judged.task_hash in taught
+        if judged.example is not None
     }
     rows: list[tuple[int, Example]] = []
-    for form, row in found.values():
+    for task_hash, form, row in found.values():
         assert row is not None
-        copied = kept.found.find(row.id, row.code) if kept is not None else None
-        if copied is not None:
+        # A selection may have been made again since: what is held out now was perhaps answered before.
+        if task_hash not in taught:
+            drop(row, "its task no longer teaches")
+        elif kept is not None and (copied := kept.found.find(row.id, row.code)):
             drop(row, f"answer like a benchmark's: {copied.how}")
         elif len(row.prompt) + len(row.completion) > config.finish.longest:
             drop(row, "too long")

@@ -75,18 +75,17 @@ def verify(
     done = {judged.key for judged in folder.judged}
     proposed = [one for one in _proposed(folder, shard) if not _finished(one, folder.config, done)]
     progress = Progress("verify", total=sum(_most_forms(one, folder.config) for one in proposed), before=len(done))
-    with (
-        Judge(judging.options(folder.config, device)) as judge,
-        _Sides(folder.config, proposed, done, workers) as sides,
-    ):
-        for number, side in enumerate(_devices(judge, device)):
-            own = Judge(judging.options(folder.config, side), processes=judge.processes)
-            sides.start(own, heaviest_first=number > 0)
-        for told in sides.told():
-            if isinstance(told, int):
-                progress.total = (progress.total or 0) + told
-            else:
-                _record(folder, told, progress, watch)
+    with Judge(judging.options(folder.config, device)) as judge:
+        devices = _devices(judge, device)
+        with _Sides(folder.config, proposed, done, workers, by_work=len(devices) > 1) as sides:
+            for number, side in enumerate(devices):
+                own = Judge(judging.options(folder.config, side), processes=judge.processes)
+                sides.start(own, heaviest_first=number > 0)
+            for told in sides.told():
+                if isinstance(told, int):
+                    progress.total = (progress.total or 0) + told
+                else:
+                    _record(folder, told, progress, watch)
     progress.ended = time.monotonic()
     return progress
 
@@ -98,16 +97,20 @@ def _devices(judge: Judge, device: str) -> list[str]:
 
 
 class _Sides:
-    """Judges that work off one list of candidates, from the least work and from the most until they meet.
+    """Judges that work off one list of candidates; two of them from the least work and from the most until they meet.
 
     In the interpreter a convolution takes as long as twenty other answers; on a GPU it does not, but there every
-    candidate waits for a CUDA context. So each gets what it is best at. A part at a time: forms cost time too, and
-    what is not judged yet is formed again after a kill.
+    candidate waits for a CUDA context. So each gets what it is best at. One judge alone goes by no order of work: a
+    build that the clock stops must not hold little work only. A part at a time: forms cost time too, and what is not
+    judged yet is formed again after a kill.
     """
 
-    def __init__(self, config: BuildConfig, proposed: list[Proposed], done: set[str], workers: int | None) -> None:
+    def __init__(
+        self, config: BuildConfig, proposed: list[Proposed], done: set[str], workers: int | None, *, by_work: bool
+    ) -> None:
         self._config, self._done, self._workers = config, done, workers
-        self._left = deque(sorted(proposed, key=lambda one: one.chosen.task.flops))
+        # Keys are hashes: no order of anything.
+        self._left = deque(sorted(proposed, key=lambda one: one.chosen.task.flops if by_work else one.chosen.key))
         self._taking = threading.Lock()
         self._stop = threading.Event()
         self._told: queue.SimpleQueue[Judged | int | BaseException | None] = queue.SimpleQueue()
