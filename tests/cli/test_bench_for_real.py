@@ -135,6 +135,22 @@ def test_all_levels_in_one_run_are_counted_one_by_one(bench, suite, run):
     assert (code, "two levels have a task 1_Relu" in err) == (2, True)
 
 
+def test_several_suites_are_runs_of_their_own(bench, suite):
+    folder = suite / "KernelBench" / "level1"
+    code, out, err = bench(
+        "--root", folder, "--proposer", "files:answers", "--limit", 1, "--json", name="kernelbench-l1,tasks"
+    )
+    assert code == 0, err
+    found = [json.loads(line) for line in out.splitlines()]
+    assert [(score["suite"], score["tasks"]) for score in found] == [("kernelbench-l1", 1), ("tasks", 1)]
+    assert [score["checked"]["hits"] for score in found] == [1, 1]
+    assert Store("runs").ids() == sorted(score["run_id"] for score in found)
+    code, out, err = bench(
+        "--proposer", "files:answers", "--limit", 1, "--json", "--resume", found[0]["run_id"], "--stage", "judge"
+    )
+    assert (code, json.loads(out)["candidates"]) == (0, 1), err
+
+
 def test_a_folder_of_tasks_the_compiler_and_a_resumed_run(bench, suite, run):
     folder = suite / "KernelBench" / "level1"
     args = ("bench", "tasks", "--root", folder, "--device", "cpu", "--proposer", "compiler:templates", "--limit", 1)
@@ -173,6 +189,9 @@ def test_an_answer_folder_without_the_tasks_answer_is_no_code(bench, tmp_path):
         (("kernelbench-l1", "--tier", "time", "--device", "cpu"), 3, "timing needs a CUDA device"),
         (("kernelbench-l1", "--resume", "yesterday", "--device", "cpu"), 2, "no run 'yesterday'"),
         (("kernelbench-l1", "--k", "0"), 2, "--k"),
+        (("kernelbench-l1,tasks", "--resume", "yesterday"), 2, "--resume goes on with one run"),
+        (("tasks,tasks",), 2, "a suite is named twice"),
+        (("kernelbench-l1", "--root", "elsewhere"), 2, "1 suites and 2 times --root"),
     ],
 )
 def test_a_wrong_call_is_one_line_and_leaves_no_run(run, suite, args, code, words):

@@ -37,7 +37,7 @@ def name_of(proposer: Proposer) -> str:
     return str(given) if given else type(proposer).__name__.removesuffix("Proposer").lower() or "proposer"
 
 
-def on_this_gpu(proposer: Proposer) -> bool:
+def on_this_gpu(proposer: Proposer | None) -> bool:
     """A model of this machine: it would share the GPU with whatever is timed meanwhile."""
     from autotriton.propose.model import ModelProposer
 

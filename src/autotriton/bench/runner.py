@@ -23,7 +23,7 @@ from autotriton.errors import AutoTritonError
 from autotriton.judge import JUDGE_VERSION
 from autotriton.propose import Proposer
 from autotriton.store import Run
-from autotriton.types import Attempt, Official, Outcome, Policy, Task, Tier, Verdict
+from autotriton.types import Attempt, Candidate, Official, Outcome, Policy, Task, Tier, Verdict
 
 _RANDOM = "random by itself"
 _MEMORY = ("does not fit into memory", "too much memory")
@@ -94,14 +94,23 @@ def bench(
     run: Run,
     suite: Suite,
     tasks: Sequence[Task],
-    proposer: Proposer,
+    proposer: Proposer | None,
     examiner: Examiner,
     options: RunnerOptions,
     tell: Tell | None = None,
 ) -> BenchRun:
-    """Judges what is missing of the run, and gives the whole of it back. `suite` says which tasks are skipped."""
+    """Judges what is missing of the run, and gives the whole of it back. `suite` says which tasks are skipped; without
+    a proposer only answers that are there are judged.
+    """
     _Runner(run, suite, tasks, proposer, examiner, options, tell or (lambda _: None)).go()
     return load(run)
+
+
+class _Nobody:
+    """Has no answers."""
+
+    def propose(self, task: Task, history: Sequence[Attempt]) -> Iterator[Candidate]:
+        return iter(())
 
 
 class _Runner:
@@ -110,12 +119,13 @@ class _Runner:
         run: Run,
         suite: Suite,
         tasks: Sequence[Task],
-        proposer: Proposer,
+        proposer: Proposer | None,
         examiner: Examiner,
         options: RunnerOptions,
         tell: Tell,
     ) -> None:
-        self.run, self.proposer, self.examiner, self.options = run, proposer, examiner, options
+        self.run, self.examiner, self.options = run, examiner, options
+        self.proposer: Proposer = proposer or _Nobody()
         self.suite, self._mutex, self._tell = suite, threading.RLock(), tell
         left_out = {*suite.skipped, *suite.excluded}
         self.tasks = {task.id: task for task in tasks if task.id not in left_out}

@@ -5,9 +5,11 @@ Exit 0 when the run is finished, whatever it found; 130 when it was interrupted.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -67,11 +69,15 @@ def bench(
         typer.Argument(
             metavar="SUITE",
             help="kernelbench (all levels at once) | kernelbench-l1 | -l2 | -l3 | tritonbench-g | tritonbench-t | "
-            "tasks | held-out",
+            "tasks | held-out; several with commas: one proposer answers all, each is a run of its own",
         ),
     ],
     root: Annotated[
-        Path, typer.Option(metavar="DIR", help="The suite's checkout, a folder of task files, or a data set.")
+        list[Path],
+        typer.Option(
+            metavar="DIR",
+            help="The suite's checkout, a folder of task files, or a data set. For several suites once each, in order.",
+        ),
     ],
     proposer: Annotated[
         str, typer.Option(help="compiler | model[:PATH] | endpoint:URL#MODEL | files:DIR", metavar="P")
@@ -113,22 +119,22 @@ def bench(
     `autotriton bench compare RUN RUN...` shows runs side by side.
     """
     from autotriton.bench import memory as sizes
-    from autotriton.bench import suites
+    from autotriton.bench import proposing, suites
     from autotriton.judge import JudgeOptions
 
     if stage in (Stage.SCREEN, Stage.JUDGE) and resume is None:
         raise UsageError(f"--stage {stage.value} needs a run with answers", hint="name it with --resume RUN")
-    loaded = suites.load(suite, root, style.value)
-    tell_damaged(loaded)
-    loaded = loaded.limited(limit)
+    wanted = _wanted(suite, root, resume)
+    several = [suites.load(name, place, style.value) for name, place in wanted]
+    for one in several:
+        tell_damaged(one)
+    several = [one.limited(limit) for one in several]
     limit_bytes = None if memory is None else sizes.parse_memory(memory)
     tier = _tier(tier, device, stage)
     asked = judging(policy, tier, device, True, sandbox, None, timeout)
     options = JudgeOptions(**asked, repetitions=repetitions, timing_s=timing_seconds)
     asking = _asking(k, temperature, max_tokens)
     config = {
-        "suite": loaded.name,
-        "suite_version": loaded.version,
         "proposer": proposer,
         "k": k,
         **{name: value for name, value in asking.items() if name != "samples"},
@@ -137,19 +143,56 @@ def bench(
         "timing_s": timing_seconds,
         "limit": limit,
         "memory": limit_bytes,
-        **({"style": style.value} if loaded.scripts else {}),
     }
     if sandbox is SandboxKind.NONE:
         print("warning: without a sandbox candidates can do whatever you can do", file=sys.stderr)
-    source = _proposer(proposer, asking)
-    started = time.monotonic()
-    with _run(runs, resume, config) as run:
-        found = _go(run, loaded, source, options, k, workers, proposal_workers, limit_bytes, stage)
-    if stage in (Stage.ANSWER, Stage.SCREEN):
-        _print_stage(found, loaded, run, time.monotonic() - started, as_json)
-        return
-    _print(found, run, time.monotonic() - started, as_json)
-    _require_verdicts(found)
+    source = None if stage in (Stage.SCREEN, Stage.JUDGE) else _proposer(proposer, asking)
+    how = _How(options, k, workers, proposal_workers, limit_bytes)
+    with contextlib.ExitStack() as stack:
+        if (close := getattr(source, "close", None)) is not None:
+            stack.callback(close)
+        runs_of: list[tuple[Loaded, Run]] = []
+        for one in several:
+            own = {"suite": one.name, "suite_version": one.version, **({"style": style.value} if one.scripts else {})}
+            runs_of.append((one, stack.enter_context(_run(runs, resume, {**own, **config}))))
+        if stage is Stage.ALL and len(several) > 1 and close is not None and proposing.on_this_gpu(source):
+            for one, run in runs_of:  # loaded once; then it leaves the GPU to the judge
+                _go(run, one, source, how, Stage.ANSWER)
+            close()
+            stage, source = Stage.JUDGE, None
+        for one, run in runs_of:
+            started = time.monotonic()
+            found = _go(run, one, source, how, stage)
+            spent = time.monotonic() - started
+            if stage in (Stage.ANSWER, Stage.SCREEN):
+                _print_stage(found, one, run, spent, as_json)
+            else:
+                _print(found, run, spent, as_json)
+                _require_verdicts(found)
+
+
+@dataclass(frozen=True)
+class _How:
+    """What a run is done with."""
+
+    options: JudgeOptions
+    samples: int
+    workers: int | None
+    proposal_workers: int | None
+    memory_bytes: int | None
+
+
+def _wanted(suite: str, roots: list[Path], resume: str | None) -> list[tuple[str, Path]]:
+    """Suites and where each is."""
+    names = [name.strip() for name in suite.split(",") if name.strip()]
+    if len(names) > 1 and resume is not None:
+        raise UsageError("--resume goes on with one run", hint="name the one suite it is over")
+    if len(set(names)) < len(names):
+        raise UsageError(f"a suite is named twice: {suite}", hint="name each once")
+    if not names or len(roots) not in (1, len(names)):
+        hint = "one for all, or one for each in the same order"
+        raise UsageError(f"{len(names)} suites and {len(roots)} times --root", hint=hint)
+    return list(zip(names, roots * len(names) if len(roots) == 1 else roots, strict=True))
 
 
 def tell_damaged(loaded: Loaded) -> None:
@@ -196,35 +239,35 @@ def _run(root: Path, resume: str | None, config: dict[str, Any]) -> Run:
     return store.resume(path.name, config)
 
 
-def _go(
-    run: Run,
-    loaded: Loaded,
-    proposer: Proposer,
-    options: JudgeOptions,
-    k: int,
-    workers: int | None,
-    proposal_workers: int | None,
-    limit_bytes: int | None,
-    stage: Stage,
-) -> BenchRun:
+def _go(run: Run, loaded: Loaded, proposer: Proposer | None, how: _How, stage: Stage) -> BenchRun:
     """The run, finished or as far as the stage goes. Whatever ends it early is one line that says how to go on."""
     from autotriton.bench import runner, suites
     from autotriton.bench.turns import Turns
     from autotriton.cli.bench_progress import watching
 
     examiner: Examiner | None = None
+    options = how.options
     try:
         screening = stage is Stage.SCREEN
         examiner = suites.examiner(
-            loaded, options, workers=workers, samples=k, memory_bytes=limit_bytes, screening=screening
+            loaded,
+            options,
+            workers=how.workers,
+            samples=how.samples,
+            memory_bytes=how.memory_bytes,
+            screening=screening,
         )
-        suite = suites.begin(run, loaded, examiner, limit_bytes)
+        suite = suites.begin(run, loaded, examiner, how.memory_bytes)
         for name, reason in suite.skipped.items():
             if name not in loaded.damaged:
                 print(f"skipped {name}: {reason}", file=sys.stderr)
-        turns = Turns() if screening else _turns(options)
         asked = runner.RunnerOptions(
-            k, options.policy, options.tier, proposal_workers, turns, runner.Stage(stage.value)
+            how.samples,
+            options.policy,
+            options.tier,
+            how.proposal_workers,
+            Turns() if screening else _turns(options),
+            runner.Stage(stage.value),
         )
         with watching() as tell:
             return runner.bench(run, suite, loaded.tasks, proposer, examiner, asked, tell)
@@ -235,9 +278,8 @@ def _go(
         hint = f"{error.hint}; then {_again(run)}" if error.hint else _again(run)
         raise type(error)(str(error.args[0]), hint=hint) from error
     finally:
-        for one in (examiner, proposer):
-            if (close := getattr(one, "close", None)) is not None:
-                close()
+        if (close := getattr(examiner, "close", None)) is not None:
+            close()
 
 
 def _turns(options: JudgeOptions) -> Turns:
@@ -252,7 +294,7 @@ def _turns(options: JudgeOptions) -> Turns:
 
 
 def _again(run: Run) -> str:
-    return f"go on with the same options and --resume {run.path}"
+    return f"go on with {run.info.config.get('suite')}, the same options and --resume {run.path}"
 
 
 def _print(found: BenchRun, run: Run, seconds: float, as_json: bool) -> None:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from autotriton.data.build.routes import WRAPPERS
+from autotriton.data.quality.sizes import sizes_are_fixed
 from autotriton.data.rows import PROSE, Example, TaskRow
 from autotriton.errors import PrerequisiteError, UsageError
 from autotriton.propose.compiler.templates.options import PLAIN
@@ -40,7 +41,8 @@ def chosen(examples: Iterable[Example], part: DataPart) -> Iterator[Example]:
         many = part.forms is not None and form.isdecimal() and int(form) >= part.forms
         described = example.style == PROSE and example.route != WRAPPERS
         other = example.way != PLAIN.name and example.route != WRAPPERS and example.families[:1] in plain
-        if not many and not other and (part.prose or not described):
+        fixed = example.way == PLAIN.name and sizes_are_fixed(example.code)
+        if not many and not other and not fixed and (part.prose or not described):
             yield example
 
 

@@ -132,7 +132,7 @@ def _removed(folder: Folder) -> list[tuple[str, str]]:
 def test_a_plain_program_for_one_batch_size_does_not_teach(judged):
     folder = judged(GOOD, ONE_BATCH)
     assert _pairs(folder) == {"relu/0"}
-    assert _removed(folder) == [("square/0", "written for one batch size only")]
+    assert _removed(folder) == [("square/0", "written for one size only")]
     assert _asked(folder, "rl") == {"square"}, "nobody could answer it"
 
 

@@ -10,7 +10,7 @@ import pytest
 from autotriton.data.quality.decontaminate import Benchmarks, read
 from autotriton.data.quality.dedupe import distinct
 from autotriton.data.quality.normal import digest
-from autotriton.data.quality.sizes import leading_size_is_fixed
+from autotriton.data.quality.sizes import sizes_are_fixed
 from autotriton.data.quality.split import HELD_OUT, REINFORCE, TEACH, side
 from autotriton.errors import UsageError
 
@@ -147,10 +147,11 @@ def test_a_graph_goes_to_one_side_and_shares_are_kept() -> None:
     [
         ("out = torch.empty((1, C, H, W), device=x.device)", True),
         ("out = torch.zeros([4, n])", True),
-        ("out = torch.empty((N, C, 1, 1))", False),
+        ("out = torch.empty((N, C, 1, OH, OW))", True),
+        ("out = torch.empty((x.shape[0], 1))", False),
         ("out = torch.empty((1,))", False),
         ("out = torch.empty(shape)\nout = torch.empty_like(x)", False),
     ],
 )
-def test_a_program_whose_batch_is_a_number_is_known(code: str, fixed: bool) -> None:
-    assert leading_size_is_fixed(code) is fixed
+def test_a_program_for_one_size_is_known(code: str, fixed: bool) -> None:
+    assert sizes_are_fixed(code) is fixed

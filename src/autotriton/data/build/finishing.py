@@ -23,7 +23,7 @@ from autotriton.data.build.records import Removed, Selected
 from autotriton.data.build.selecting import hardness
 from autotriton.data.gather import gathered, refusals
 from autotriton.data.quality.dedupe import distinct
-from autotriton.data.quality.sizes import leading_size_is_fixed
+from autotriton.data.quality.sizes import sizes_are_fixed
 from autotriton.data.quality.split import HELD_OUT, REINFORCE, TEACH
 from autotriton.data.rows import Example, TaskRow
 from autotriton.errors import UsageError
@@ -82,8 +82,8 @@ def _pairs(folder: Folder, config: BuildConfig, kept: benchmarks.Kept | None, re
             drop(row, f"answer like a benchmark's: {copied.how}")
         elif len(row.prompt) + len(row.completion) > config.finish.longest:
             drop(row, "too long")
-        elif config.propose.way == PLAIN.name and leading_size_is_fixed(row.code):
-            drop(row, "written for one batch size only")
+        elif config.propose.way == PLAIN.name and sizes_are_fixed(row.code):
+            drop(row, "written for one size only")
         else:
             rows.append((form, row))
     # First forms before second ones: where rows are cut, variety of tasks stays.

@@ -20,9 +20,11 @@ from autotriton.data.build.forming import Wish, formed
 from autotriton.data.build.progress import Progress, Watcher
 from autotriton.data.build.questions import example
 from autotriton.data.build.records import Judged, Selected, answer_key
+from autotriton.data.quality.sizes import sizes_are_fixed
 from autotriton.data.quality.split import unit
 from autotriton.judge import Judge
 from autotriton.judge.pool import Judgement, judge_many
+from autotriton.propose.compiler.templates.options import PLAIN
 from autotriton.propose.prompt import wanted
 from autotriton.types import Candidate, Task
 
@@ -172,12 +174,14 @@ class _Sides:
 def _proposed(folder: Folder, shard: tuple[int, int]) -> Iterator[Proposed]:
     """Every candidate of this machine's share of the tasks."""
     which, shards = shard
+    plain = folder.config.propose.way == PLAIN.name
     tasks = {chosen.key: chosen for chosen in folder.selected}
     for proposal in folder.proposals:
         chosen = tasks.get(proposal.task_hash)
         if chosen is not None and routes.shard_of(chosen.task.task, shards) == which:
             for candidate in proposal.candidates:
-                yield Proposed(chosen, proposal.route, candidate)
+                if not (plain and sizes_are_fixed(candidate.code)):  # not worth a judge's time: never taught
+                    yield Proposed(chosen, proposal.route, candidate)
 
 
 def _most_forms(one: Proposed, config: BuildConfig) -> int:
