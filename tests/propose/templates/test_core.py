@@ -246,6 +246,14 @@ def test_equal_layers_of_very_different_size_are_written_apart_for_their_tiles_d
     assert choices["linear"] != choices["linear_2"]
 
 
+def test_where_tiles_are_the_same_at_every_size_equal_layers_of_any_size_share_one_piece():
+    """Or a deep network becomes a long file of equal kernels, which is what a model would learn."""
+    layers = "self.a = nn.Linear(24, 4096)\nself.b = nn.Linear(4096, 24)\nself.c = nn.Linear(24, 8)"
+    plain = Sample("return self.c(self.b(self.a(x)))", "torch.randn(512, 24)", init=layers, way="plain").emitted()
+    assert set(plain.choices) == {"linear"}
+    assert plain.code.count("@triton.jit") == 1
+
+
 def test_tiles_are_a_literal_with_the_first_choice_of_every_wrapper():
     emitted = BLOCK.emitted()
     (tiles,) = [n for n in ast.parse(emitted.code).body if isinstance(n, ast.Assign)]

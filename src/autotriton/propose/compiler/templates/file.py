@@ -183,7 +183,7 @@ class _File:
 
     def _shared(self, piece: Piece, title: str) -> str:
         """The name of an equal piece that exists already, or of this one from now on."""
-        key = f"{piece.text}{piece.settings}"
+        key = f"{piece.text}{self._settings(piece)}"
         if key not in self.pieces:
             name, number = title, 1
             while name in self.taken:
