@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import subprocess
 import sys
 
@@ -18,6 +19,7 @@ def fresh():
 
 
 def test_machine_without_device_nodes_has_no_gpu_and_starts_no_child(monkeypatch):
+    platform.platform()  # Python itself asks `uname` once per process
     monkeypatch.setattr(machine, "_DEVICE_NODES", ("/nonexistent/*",))
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("started a child"))
     assert machine.describe().gpu is None
@@ -58,6 +60,28 @@ def test_broken_driver_is_a_machine_without_gpu(monkeypatch, tmp_path, probe):
 def test_driver_version_is_read_from_both_kinds_of_driver(monkeypatch, text):
     monkeypatch.setattr(machine, "_read", lambda path: text if "nvidia" in path else "")
     assert machine.describe(gpu=False).driver == "570.86.15"
+
+
+@pytest.mark.parametrize(
+    ("line", "native"),
+    [
+        ("flags\t\t: fpu avx512f avx512_bf16 amx_tile", True),
+        ("flags\t\t: fpu amx_bf16", True),
+        ("Features\t: fp asimd i8mm bf16", True),
+        ("flags\t\t: fpu avx512f avx2", False),
+        ("", False),
+    ],
+)
+def test_whether_a_cpu_multiplies_bf16_is_read_from_its_flags(monkeypatch, line, native):
+    monkeypatch.setattr(machine, "_read", lambda path: f"processor\t: 0\n{line}\n" if "cpuinfo" in path else "")
+    assert machine.multiplies_bf16() is native
+
+
+def test_memory_that_is_available_is_what_the_system_says(monkeypatch):
+    monkeypatch.setattr(machine, "_read", lambda _: "MemTotal:  9 kB\nMemAvailable:      2048 kB\n")
+    assert machine.available_bytes() == 2 * 2**20
+    monkeypatch.setattr(machine, "_read", lambda _: "")
+    assert machine.available_bytes() is None
 
 
 def test_package_that_is_not_installed_has_no_version():

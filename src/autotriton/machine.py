@@ -29,6 +29,8 @@ LARGE_PACKAGES = ("torch", "triton")
 
 # NVIDIA, AMD, and NVIDIA under WSL.
 _DEVICE_NODES = ("/dev/nvidia[0-9]*", "/dev/kfd", "/dev/dxg")
+_BF16_FLAGS = frozenset(("avx512_bf16", "amx_bf16", "bf16"))
+"""On x86 and, the last one, on ARM."""
 _PROBE_TIMEOUT_S = 60.0
 _PROBE = """
 import json, torch
@@ -103,6 +105,18 @@ def _gpu() -> dict[str, str]:
 def _cpu() -> str:
     match = re.search(r"^model name\s*:\s*(.+)$", _read("/proc/cpuinfo"), re.MULTILINE)
     return match.group(1).strip() if match else platform.processor() or platform.machine()
+
+
+def multiplies_bf16() -> bool:
+    """This CPU has instructions for products in bfloat16; others imitate them, slower than fp32."""
+    flags = re.search(r"^(?:flags|Features)\s*:\s*(.+)$", _read("/proc/cpuinfo"), re.MULTILINE)
+    return flags is not None and not _BF16_FLAGS.isdisjoint(flags.group(1).split())
+
+
+def available_bytes() -> int | None:
+    """Memory of the host that can be taken without swapping; None where the system does not say."""
+    match = re.search(r"^MemAvailable:\s*(\d+) kB$", _read("/proc/meminfo"), re.MULTILINE)
+    return int(match.group(1)) * 1024 if match else None
 
 
 def _cores() -> int:

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from autotriton import machine
 from autotriton.adapters import compress
 from autotriton.errors import ProposerError, UsageError
-from autotriton.propose.generate import slow
+from autotriton.propose.generate import Generator, slow
 from autotriton.propose.model import ModelProposer
 from autotriton.tasks.source import load
 from autotriton.types import Attempt, Candidate, Outcome, Policy, Task, Tier, Verdict
@@ -115,6 +116,26 @@ def test_a_prompt_longer_than_the_model_takes_is_one_clear_line(small_model, sin
     child = single._child
     assert [candidate.code for candidate in single.propose(task, [])] == [small_model.cheat]
     assert single._child is child is not None, "the model was loaded twice"
+
+
+@pytest.mark.parametrize(
+    ("stored", "native", "used"),
+    [
+        ("bfloat16", True, "bfloat16"),
+        ("bfloat16", False, "float32"),
+        ("float16", True, "float32"),
+        ("float32", True, "float32"),
+    ],
+)
+def test_a_cpu_computes_in_16_bits_where_it_can_and_the_weights_are_stored_so(
+    small_model, tmp_path, monkeypatch, stored, native, used
+):
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    model = transformers.AutoModelForCausalLM.from_pretrained(small_model.folder, dtype=getattr(torch, stored))
+    folder = shutil.copytree(small_model.folder, tmp_path / "stored", ignore=shutil.ignore_patterns("*.safetensors"))
+    model.save_pretrained(folder)
+    monkeypatch.setattr(machine, "multiplies_bf16", lambda: native)
+    assert Generator(str(folder), "cpu").model.dtype is getattr(torch, used)
 
 
 def test_a_folder_with_broken_weights_is_one_clear_line(small_model, task, tmp_path):

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
+from autotriton import machine
 from autotriton.adapters import base_of, opened
 from autotriton.line_cache import cache_folder
 
@@ -37,8 +38,9 @@ class Generator:
         self.torch = torch
         if device == "auto":
             device = "cuda" if torch.cuda.is_available() else "cpu"
-        # Half precision is emulated, and slow, on most CPUs.
-        self.tokenizer, model = _load(path, torch.float32 if device == "cpu" else "auto")
+        self.tokenizer, model = _load(path)
+        if device == "cpu" and not (model.dtype is torch.bfloat16 and machine.multiplies_bf16()):
+            model = model.float()  # half precision is emulated, and slow, on most CPUs
         self.model = model.to(device).eval()
         self.tokenizer.padding_side = "left"
         if self.tokenizer.pad_token is None:
@@ -172,7 +174,7 @@ def _seed(seed: int | None) -> int:
     return int.from_bytes(os.urandom(8), "little") if seed is None else int(seed)
 
 
-def _load(path: str, dtype: Any) -> tuple[Any, Any]:
+def _load(path: str) -> tuple[Any, Any]:
     """Tokenizer and model. An adapter goes onto the base its folder names, and may bring a tokenizer of its own."""
     transformers: Any = importlib.import_module("transformers")
     transformers.logging.set_verbosity_error()
@@ -180,10 +182,10 @@ def _load(path: str, dtype: Any) -> tuple[Any, Any]:
     if not config.is_file():
         name, extra = _source(path)
         tokenizer = transformers.AutoTokenizer.from_pretrained(name, **extra)
-        return tokenizer, transformers.AutoModelForCausalLM.from_pretrained(name, dtype=dtype, **extra)
+        return tokenizer, transformers.AutoModelForCausalLM.from_pretrained(name, dtype="auto", **extra)
     base = str(base_of(Path(path)))
     path = str(opened(Path(path), base, cache_folder()))
-    tokenizer, model = _load(base, dtype)
+    tokenizer, model = _load(base)
     if Path(path, "tokenizer_config.json").is_file():
         tokenizer = transformers.AutoTokenizer.from_pretrained(path)
     return tokenizer, importlib.import_module("peft").PeftModel.from_pretrained(model, path)

@@ -14,6 +14,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from tiny import WORDS, generated, logprobs_of, model_of, prompts_of  # noqa: E402
 
+from autotriton import machine  # noqa: E402
+from autotriton.propose.decoding import forward  # noqa: E402
 from autotriton.propose.decoding.decoder import Decoder  # noqa: E402
 from autotriton.propose.decoding.records import Reason, Request  # noqa: E402
 
@@ -58,6 +60,16 @@ def test_freed_slots_are_refilled_and_answers_keep_their_order(model, settings):
     assert [result.index for result in streamed] != list(range(7)), "short answers come first"
     for result in streamed:
         assert list(result.tokens) == generated(model, prompts[result.index], counts[result.index])
+
+
+def test_no_more_slots_are_used_than_the_host_has_memory_for(qwen, monkeypatch):
+    requests = greedy(prompts_of(*range(3, 11)), 8)
+    whole = Decoder(qwen, batch=8).all(requests)
+    narrow = Decoder(qwen, batch=8)
+    two_slots = forward.cache_bytes(narrow.weights, 2, 512)
+    monkeypatch.setattr(machine, "available_bytes", lambda: two_slots * 3 // 2)
+    assert [result.tokens for result in narrow.all(requests)] == [result.tokens for result in whole]
+    assert narrow._cache.slots == 2
 
 
 def test_a_stop_token_ends_the_answer_and_is_part_of_it(model):

@@ -8,6 +8,7 @@ On a GPU a step is one CUDA graph, replayed several times between looks at which
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,7 @@ from typing import Any
 
 import torch
 
+from autotriton import machine
 from autotriton.propose.decoding import forward
 from autotriton.propose.decoding.ops import Ops, TorchOps
 from autotriton.propose.decoding.records import Reason, Request, Result
@@ -131,9 +133,9 @@ class Decoder:
 
     def _fitting(self, rows: int, capacity: int) -> int:
         """Fewer slots where the memory does not hold the cache of as many."""
-        if self.weights.device.type != "cuda":
-            return rows
-        room = _MEMORY_SHARE * torch.cuda.mem_get_info(self.weights.device)[0]
+        on_gpu = self.weights.device.type == "cuda"
+        free = torch.cuda.mem_get_info(self.weights.device)[0] if on_gpu else machine.available_bytes()
+        room = math.inf if free is None else _MEMORY_SHARE * free
         while rows > 1 and forward.cache_bytes(self.weights, rows, capacity) > room:
             rows //= 2
         return rows
