@@ -11,6 +11,7 @@ import pytest
 from autotriton.data.gather import REFUSED_FILE, TASKS_FILE, GatherOptions, gather, gathered, refusals
 from autotriton.data.records import Difficulty, Draft, GatheredTask, SourceKind
 from autotriton.data.synth import synthesise
+from autotriton.data.synth.recipes import networks
 from autotriton.errors import UsageError
 from autotriton.judge.processes import Processes
 from autotriton.types import Task
@@ -55,6 +56,7 @@ def processes() -> Iterator[Processes]:
     found.close()
 
 
+NETWORKS = [recipe.name for recipe in networks.RECIPES]
 OPTIONS = GatherOptions(deadline_s=4.0)
 
 
@@ -67,6 +69,7 @@ def folder(processes: Processes, tmp_path_factory: pytest.TempPathFactory) -> Pa
     wrong = MODULE.replace("randn(4, 8)", "randn(4, 9)")
     drafts.append(_draft("second try", wrong, MODULE.replace("16", "12"), kind=SourceKind.HARVEST))
     drafts += [synthesise(4, number) for number in range(6)]
+    drafts += [synthesise(4, number, scale="small", recipe=name) for name in NETWORKS for number in range(2)]
     summary = gather(drafts, folder, OPTIONS, workers=2, processes=processes)
     assert summary.drafts == len(drafts)
     return folder
@@ -106,6 +109,11 @@ def test_what_the_generator_makes_is_admitted(folder: Path) -> None:
     rows = [row for row in gathered(folder) if row.task.id.startswith("synth-")]
     assert len(rows) >= 5
     assert all(row.kind is SourceKind.SYNTH and row.origin.startswith("autotriton-synth") for row in rows)
+
+
+def test_networks_run_and_are_admitted(folder: Path) -> None:
+    admitted = {row.task.id for row in gathered(folder)}
+    assert admitted >= {f"synth-4-{number}-{name}" for name in NETWORKS for number in range(2)}
 
 
 def test_a_resumed_run_does_nothing_twice_and_goes_on(folder: Path, processes: Processes, tmp_path: Path) -> None:

@@ -135,6 +135,26 @@ def test_long_rows_are_few() -> None:
     assert sum(shape[-1] > 4096 for shape in drawn) > 50
 
 
+def test_layers_one_behind_the_other_stand_in_a_sequential_where_the_style_says_so() -> None:
+    texts = [synthesise(7, number, scale="small", recipe="mlp_stack").task.source for number in range(40)]
+    at_once, gathered = (
+        ["nn.Sequential(\n" in text for text in texts],
+        ["nn.Sequential(*modules)" in text for text in texts],
+    )
+    assert any(at_once)
+    assert any(gathered)
+    assert not all(one or other for one, other in zip(at_once, gathered, strict=True)), "some write their layers apart"
+
+
+def test_operators_that_need_to_be_told_how_are_drawn_where_they_are_named_only(drafts: list) -> None:
+    named = {op.name for op in TABLE.values() if op.named}
+    assert "gru_stack" in named
+    assert not named & {name for draft in drafts for name in draft.ops}
+    assert named == {
+        name for n in range(80) for name in synthesise(7, n, recipe="recurrent_stack").ops if TABLE[name].named
+    }
+
+
 def test_only_the_named_recipes_in_turns() -> None:
     found = list(stream(3, 8, scale="long", recipes=("norm_act", "mlp")))
     assert [draft.recipe for draft in found] == ["norm_act", "mlp"] * 4

@@ -38,6 +38,8 @@ class Step:
     text: str
     layer: tuple[LayerArgument, ...] | None = None
     """With it, `text` is what is called on the layer, `\\x03` its place."""
+    inner: tuple[Step, ...] = ()
+    """Layers one behind the other that are written as one `nn.Sequential`, called like a layer."""
 
 
 def token(value: Value) -> str:
@@ -231,7 +233,7 @@ class Builder:
         names = [token(value) for value in operands]
         layered = self.module and op.layer is not None and plan.layer is not None
         if layered and (not op.spellings or self.rng.random() < 0.8):
-            called = ", ".join(names)
+            called = str(plan.arguments["called"]).format(*names) if "called" in plan.arguments else ", ".join(names)
             suffix = str(plan.arguments.get("suffix", ""))
             return Step(op, operands, outs, f"\x03({called}){suffix}", plan.layer)
         weights = tuple(self.weight(wanted) for wanted in plan.weights)

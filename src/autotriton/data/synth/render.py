@@ -20,6 +20,7 @@ _TOKEN = re.compile("\x01(\\d+)\x02")
 _CONSTANT = re.compile("\x04(\\w+)=([^\x05]*)\x05")
 _WIDTH = 110
 HELPER = Op("helper", "pointwise", lambda builder, op, operands: None)
+SEQUENCE = Op("sequence", "view", lambda builder, op, operands: None, noun="out")
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,8 @@ def render(builder: Builder, style: Style, rng: random.Random) -> Text:
     called = [writer.spoken[given.value.id] for given in inputs]
     if style.helpers:
         steps = _with_helper(writer, steps)
+    if style.sequential and builder.module:
+        steps = _with_sequences(writer, steps)
     uses = _uses(steps, builder.results)
     _learned(writer, [given for given in givens if given.learned])
     _write_steps(writer, steps, uses)
@@ -137,6 +140,31 @@ def _run(writer: Writer, steps: list[Step]) -> list[int]:
     return best
 
 
+def _with_sequences(writer: Writer, steps: list[Step]) -> list[Step]:
+    """Layers of which each takes only what the one before gave become one call."""
+    uses = _uses(steps, writer.builder.results)
+    found: list[Step] = []
+    run: list[Step] = []
+
+    def close() -> None:
+        nonlocal run
+        if len(run) > 1:
+            first, last = run[0].operands[:1], run[-1].outs
+            found.append(Step(SEQUENCE, first, last, f"\x03({token(first[0])})", inner=tuple(run)))
+        else:
+            found.extend(run)
+        run = []
+
+    for step in steps:
+        plain = step.layer is not None and len(step.outs) == 1 and step.text == f"\x03({token(step.operands[0])})"
+        linked = plain and bool(run) and run[-1].outs[0].id == step.operands[0].id
+        if not (linked and uses[step.operands[0].id] == 1):
+            close()
+        (run if plain else found).append(step)
+    close()
+    return found
+
+
 # --- statements -------------------------------------------------------------------------------------------
 
 
@@ -144,8 +172,9 @@ def _write_steps(writer: Writer, steps: list[Step], uses: dict[int, int]) -> Non
     remaining = dict(uses)
     for place, step in enumerate(steps):
         text = _constants(writer, step, step.text)
-        if step.layer is not None:
-            text = text.replace("\x03", f"self.{_layer(writer, step)}")
+        if step.layer is not None or step.inner:
+            attribute = _sequence(writer, step) if step.inner else _layer(writer, step)
+            text = text.replace("\x03", f"self.{attribute}")
         expression = _filled(text, writer.spoken)
         for found in _TOKEN.findall(step.text):
             remaining[int(found)] -= 1
@@ -244,15 +273,32 @@ def _hyper(writer: Writer, name: str, value: object, *, renamed: bool = False) -
 
 
 def _layer(writer: Writer, step: Step) -> str:
-    assert step.layer is not None
     assert step.op.layer is not None
     attribute = writer.names.layer(step.op.layer)
+    writer.setup.append(f"self.{attribute} = {_constructed(writer, step)}")
+    return attribute
+
+
+def _sequence(writer: Writer, step: Step) -> str:
+    """At once, or gathered in a list first, as networks of a given depth are."""
+    attribute = writer.names.fresh(writer.rng.choice(("net", "network", "layers", "model", "block", "features", "seq")))
+    layers = [_constructed(writer, each) for each in step.inner]
+    if writer.rng.random() < 0.35:
+        appended = [f"modules.append({layer})" for layer in layers]
+        writer.setup += ["modules = []", *appended, f"self.{attribute} = nn.Sequential(*modules)"]
+    else:
+        writer.setup += [f"self.{attribute} = nn.Sequential(", *(f"    {layer}," for layer in layers), ")"]
+    return attribute
+
+
+def _constructed(writer: Writer, step: Step) -> str:
+    """The call that makes a layer."""
+    assert step.layer is not None
     parts = []
     for argument in step.layer:
         text = _hyper(writer, argument.hyper, argument.value)
         parts.append(f"{argument.key}={text}" if argument.key else text)
-    writer.setup.append(f"self.{attribute} = {step.op.layer}({', '.join(parts)})")
-    return attribute
+    return f"{step.op.layer}({', '.join(parts)})"
 
 
 def _learned(writer: Writer, givens: list[Given]) -> None:

@@ -19,6 +19,7 @@ class Style:
     named_scalars: bool
     helpers: bool
     sequential: bool
+    """Layers one behind the other stand in an `nn.Sequential`."""
     docstrings: str
     """`none`, `class`, `both`, `module`."""
     hints: bool
@@ -29,7 +30,7 @@ class Style:
     quotes: str
 
 
-def draw_style(rng: random.Random) -> Style:
+def draw_style(rng: random.Random, sequential_share: float = 0.0) -> Style:
     return Style(
         nested=rng.choice((0.0, 0.0, 0.15, 0.5, 0.9)),
         variables=rng.choice(("same", "same", "same", "nouns", "nouns", "numbered", "short")),
@@ -37,7 +38,7 @@ def draw_style(rng: random.Random) -> Style:
         hyper=rng.random() < 0.65,
         named_scalars=rng.random() < 0.35,
         helpers=rng.random() < 0.25,
-        sequential=rng.random() < 0.15,
+        sequential=rng.random() < sequential_share,
         docstrings=rng.choice(("none", "none", "class", "class", "both", "module")),
         hints=rng.random() < 0.35,
         old_super=rng.random() < 0.35,

@@ -76,7 +76,7 @@ def _grown(rng: random.Random, recipe: Recipe, seed: int, number: int, scale: st
     steps, givens = pruned(builder)
     if not steps or not any(not given.learned for given in givens):
         raise DeadEnd("nothing to compute")
-    text = render(builder, draw_style(rng), rng)
+    text = render(builder, draw_style(rng, recipe.sequential_share), rng)
     ops = tuple(dict.fromkeys(step.op.name for step in steps if step.op is not GUARD))
     task = Task(id=f"synth-{seed}-{number}-{recipe.name}", source=text.source, entry=text.entry)
     origin = f"autotriton-synth {SYNTH_VERSION} seed {seed} number {number} scale {scale}"

@@ -129,4 +129,6 @@ class Op:
     exact: bool = False
     """Moves or compares only: an exact operand gives an exact result."""
     arity: int = 1
+    named: bool = False
+    """Only where a recipe asks for it by name: it needs to be told how."""
     lacks_layer_in_half: bool = False

@@ -31,6 +31,35 @@ def _layer(builder: Builder, op: Op, operands: tuple[Value, ...]) -> Plan | None
     return Plan((*x.shape[:2], hidden), {"suffix": "[0]"}, (), layer, bound=1.0)
 
 
+def _stack(builder: Builder, op: Op, operands: tuple[Value, ...]) -> Plan | None:
+    """Several layers, in one direction or both; further operands are the states they begin with."""
+    x, given = operands[0], builder.fixed
+    if x.rank != 3:
+        return None
+    hidden, layers, both, batch_first = given["hidden"], given["layers"], given["both"], given["batch_first"]
+    directions, batch = 2 if both else 1, x.shape[0 if batch_first else 1]
+    optional = [("batch_first", batch_first, False), ("bidirectional", both, False)]
+    layer = (
+        *(Arg(x.shape[2], "input_size"), Arg(hidden, "hidden_size")),
+        *((Arg(layers, "num_layers"),) if layers > 1 else ()),
+        *(Arg(value, key, key) for key, value, usual in optional if value != usual),
+    )
+    states = {1: "{0}", 2: "{0}, {1}", 3: "{0}, ({1}, {2})"}[len(operands)]
+    if given["gives"] == "output":
+        return Plan((*x.shape[:2], hidden * directions), {"called": states, "suffix": "[0]"}, (), layer, bound=1.0)
+    suffix = {"cell": "[1][1]", "hidden": "[1][0]" if op.name == "lstm_stack" else "[1]"}[given["gives"]]
+    return Plan((layers * directions, batch, hidden), {"called": states, "suffix": suffix}, (), layer, bound=4.0)
+
+
+def _last(builder: Builder, op: Op, operands: tuple[Value, ...]) -> Plan | None:
+    x = operands[0]
+    if x.rank != 3:
+        return None
+    if builder.fixed["batch_first"]:
+        return Plan((x.shape[0], x.shape[2]), {"at": builder.rng.choice((":, -1, :", ":, -1"))})
+    return Plan(x.shape[1:], {"at": "-1"})
+
+
 def _step(builder: Builder, op: Op, operands: tuple[Value, ...]) -> Plan | None:
     """One step by hand: input and state through their weights."""
     x = operands[0]
@@ -55,6 +84,10 @@ OPS = (
     _op("rnn", _layer, "nn.RNN", rarity=3),
     _op("gru", _layer, "nn.GRU", rarity=3),
     _op("lstm", _layer, "nn.LSTM", rarity=3),
+    _op("rnn_stack", _stack, "nn.RNN", named=True),
+    _op("gru_stack", _stack, "nn.GRU", named=True),
+    _op("lstm_stack", _stack, "nn.LSTM", named=True),
+    _op("last_step", _last, None, "{0}[{at}]", gives=None, exact=True, named=True),
     _op("rnn_step", _step, None, "torch.tanh(F.linear({0}, {z}) + F.linear({y}, {v}))", "torch.tanh({0} @ {z}.T + {y} @ {v}.T)"),
     _op("gated_step", _step, None, "torch.sigmoid({0} @ {z}.T) * {y} + (1.0 - torch.sigmoid({0} @ {z}.T)) * torch.tanh({y} @ {v}.T)"),
 )  # fmt: skip

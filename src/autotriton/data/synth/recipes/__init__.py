@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from autotriton.data.synth.recipes import blocks, chains, heavy, small
+from autotriton.data.synth.recipes import blocks, chains, heavy, networks, small
 from autotriton.data.synth.recipes.base import Recipe
 
-RECIPES: tuple[Recipe, ...] = (*chains.RECIPES, *blocks.RECIPES, *small.RECIPES, *heavy.RECIPES)
+RECIPES: tuple[Recipe, ...] = (*chains.RECIPES, *blocks.RECIPES, *small.RECIPES, *heavy.RECIPES, *networks.RECIPES)
 BY_NAME: dict[str, Recipe] = {recipe.name: recipe for recipe in RECIPES}

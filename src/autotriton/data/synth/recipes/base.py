@@ -22,6 +22,8 @@ class Recipe:
     """How often it is written as a function instead of a module."""
     floats_only: bool = False
     """fp32 only: losses and rare functions lack half-precision CPU kernels."""
+    sequential_share: float = 0.0
+    """How often its layers stand in an `nn.Sequential`."""
 
 
 EPILOGUE = (

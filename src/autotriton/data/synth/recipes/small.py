@@ -39,7 +39,7 @@ def pointwise_chain(builder: Builder) -> Value:
 def single(builder: Builder) -> Value:
     """One operator out of the whole table: every entry has its turn."""
     rng = builder.rng
-    names = [name for name in builder.table if name not in _NOT_ALONE]
+    names = [op.name for op in builder.table.values() if op.name not in _NOT_ALONE and not op.named]
     for _ in range(24):
         op = builder.table[rng.choice(names)]
         value = builder.attempt(op.name, _operand(builder, op.name, op.takes))
@@ -51,7 +51,7 @@ def single(builder: Builder) -> Value:
 def rare(builder: Builder) -> Value:
     """A rare operator between common ones."""
     rng = builder.rng
-    names = [op.name for op in builder.table.values() if op.rarity == 3 and op.name not in _NOT_ALONE]
+    names = [op.name for op in builder.table.values() if op.rarity == 3 and op.name not in _NOT_ALONE and not op.named]
     for _ in range(24):
         op = builder.table[rng.choice(names)]
         x = _operand(builder, op.name, op.takes)
@@ -235,7 +235,8 @@ def soup(builder: Builder) -> Value:
     """Random operators; everything that was made is used."""
     rng = builder.rng
     value = builder.input(builder.shape("any"))
-    names = [name for name in builder.table if name not in ("heads_split", "heads_merge", "chunk")]
+    helpers = ("heads_split", "heads_merge", "chunk")
+    names = [op.name for op in builder.table.values() if op.name not in helpers and not op.named]
     for _ in range(rng.randint(2, 6)):
         value = builder.chain(value, rng.sample(names, 16), 1)
     if not builder.steps:
