@@ -134,3 +134,16 @@ def test_runs_over_several_suites_are_compared_suite_by_suite(bench_run, attempt
     assert second.scores[0].suite_version == "v1"
     with pytest.raises(UsageError, match="different suites"):
         compare_channels([over_two("one", "wrong"), bench_run("a", attempt("a"), run_id="two", name="tritonbench-g")])
+
+
+def test_answers_that_are_missing_from_a_run_are_said(bench_run, attempt):
+    first = bench_run("a b c", attempt("a"), attempt("b"), attempt("c"), run_id="one")
+    second = bench_run("a b c", attempt("a"), run_id="two")
+    assert compare([first, second]).warnings == ("2 of 3 answers of two never came; each counts as one that fails",)
+
+
+def test_another_tier_or_number_of_samples_is_said(bench_run, attempt):
+    first = bench_run("a", attempt("a", tier="rules"), run_id="one")
+    second = bench_run("a", attempt("a"), attempt("a", sample=1), k=2, run_id="two")
+    found = compare([first, second]).warnings
+    assert found == ("different tiers: rules, run", "different numbers of samples: 1, 2")

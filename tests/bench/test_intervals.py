@@ -90,3 +90,9 @@ def test_bootstrap_is_as_wide_as_theory_says():
     assert found.high == pytest.approx(0.5 + 1.96 * 0.03536, abs=0.008)
     assert found == bootstrap_mean([0.0, 1.0] * 100)
     assert math.isfinite(found.low)
+
+
+def test_sign_test_of_thousands_of_tasks():
+    assert sign_test(1500, 1500) == 1.0
+    assert sign_test(0, 1100) == pytest.approx(0.0, abs=1e-300)
+    assert sign_test(1000, 909) == pytest.approx(0.0394, abs=1e-3)  # 90 / sqrt(1909) is 2.06 standard deviations

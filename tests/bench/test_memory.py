@@ -21,7 +21,7 @@ def test_smaller_and_larger_units():
     assert (parse_memory("512M"), parse_memory("0.5T")) == (512 << 20, 512 * GIB)
 
 
-@pytest.mark.parametrize("text", ["", "much", "-4GiB", "0", "24 apples"])
+@pytest.mark.parametrize("text", ["", "much", "-4GiB", "0", "24 apples", "0.0000000001"])
 def test_what_is_no_amount(text):
     with pytest.raises(UsageError, match="not an amount of memory"):
         parse_memory(text)
@@ -35,6 +35,11 @@ def test_a_task_is_too_large_when_its_copies_are():
     sizes = "inputs of 6.0 GiB, outputs of 6.0 GiB, a forward pass of 12.0 GiB"
     assert found == {"large": f"needs about 69 GiB of GPU memory ({sizes}) and has 24"}
     assert too_large(tasks, 90 * GIB, lambda task: needs[task.id]) == {}
+
+
+def test_less_than_a_gigabyte_is_not_said_to_be_none():
+    found = too_large([Task(id="small", source="")], GIB // 2, lambda _: Need(64, 64, 128))
+    assert found == {"small": "needs about 3 GiB of GPU memory and has 0.5"}
 
 
 SOURCE = """

@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from autotriton.bench.answers import PROPOSER_FAILED
 from autotriton.bench.metrics import score
 from autotriton.bench.score import Score
 from autotriton.errors import UsageError
@@ -184,3 +185,53 @@ def test_shares_are_of_all_candidates_judged(bench_run, attempt):
     )
     found = {caught.kind: (caught.share.hits, caught.share.of) for caught in score(run).cheats}
     assert found == {Cheat.DELEGATION: (2, 4), Cheat.NO_KERNEL: (1, 4)}
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_task_that_nobody_can_score_is_no_failure_however_many_samples_it_was_asked_for(bench_run, attempt, k):
+    """After the first answer shows that the task is random, the others are not judged."""
+    solved = [attempt("a", sample=sample, official=(True, True)) for sample in range(k)]
+    broke = attempt("b", error="the task is random by itself")
+    found = score(bench_run("a b", *solved, broke, k=k, excluded={"b": "random by itself"}))
+    assert (found.called.of, found.executed.of, found.executed.value) == (1, 1, 1.0)
+    assert found.missing == 0
+
+
+def test_task_skipped_by_its_first_attempt_counts_as_one_skipped_before(bench_run, attempt):
+    right = attempt("a", official=(True, True))
+    skipped = {"b": "needs too much memory"}
+    before = score(bench_run("a b", right, skipped=skipped))
+    found = score(bench_run("a b", right, attempt("b", error="needs too much memory"), skipped=skipped))
+    assert (found.checked.hits, found.checked.of, found.executed.of) == (1, 2, 2)
+    assert found == before
+
+
+def test_share_of_nothing_is_no_zero(bench_run, attempt):
+    found = score(bench_run("a", attempt("a", error="broke"), k=1))
+    assert (found.checked.of, found.checked.value) == (0, None)
+    assert (found.checked.low, found.checked.high) == (0, 1)
+    assert found.pass_at[1].value is None
+
+
+def test_answers_that_never_came_are_counted(bench_run, attempt):
+    run = bench_run("a b c", attempt("a"), attempt("a", sample=1), attempt("b"), k=2, skipped={"c": "too large"})
+    assert score(run).missing == 1
+
+
+def test_a_score_says_how_far_candidates_were_taken(bench_run, attempt):
+    run = bench_run("a b", attempt("a", tier="rules"), attempt("b", tier="interpret"))
+    assert score(run).tier == "interpret"
+    asked = run.info.model_copy(update={"config": {**run.info.config, "tier": "rules"}})
+    assert score(type(run)(asked, run.suite, run.attempts)).tier == "rules"
+
+
+def test_samples_a_broken_proposer_never_came_to_are_no_failures(bench_run, attempt):
+    """A server that is down leaves one record for all that it still owes of a task."""
+    down = f"{PROPOSER_FAILED} cannot reach the server"
+    run = bench_run("a b", attempt("a"), attempt("a", "wrong", sample=1), attempt("a", sample=2, error=down), k=5)
+    found = score(run)
+    assert (found.checked.hits, found.checked.of) == (0.5, 2), "b was never asked about, as in an interrupted run"
+    assert (found.missing, found.pass_at[2].hits) == (5, 1)
+    assert score(bench_run("a", attempt("a", error=down), k=5)).checked.value is None
+    judge_broke = score(bench_run("a", attempt("a", error="the judge broke"), k=5))
+    assert (judge_broke.checked.hits, judge_broke.checked.of) == (0, 1), "the proposer had no more"

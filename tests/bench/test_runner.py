@@ -15,6 +15,7 @@ from autotriton.bench.records import SUITE_FILE
 from autotriton.bench.runner import Begun, Came, Dropped, Finished, RunnerOptions, Stage
 from autotriton.bench.screening import NOTE, screened
 from autotriton.errors import PrerequisiteError
+from autotriton.propose.files import FilesProposer
 from autotriton.store import Store
 from autotriton.types import Candidate, Official, Outcome
 
@@ -218,6 +219,20 @@ def test_a_run_is_answered_screened_and_judged_by_three_calls(bench, run, fakes)
     found = bench(fakes.proposer({}), last, samples=2, stage=Stage.JUDGE)
     assert sorted(last.judged) == [("one", "good"), ("three", "good"), ("three", "officially"), ("two", "slow")]
     assert len(found.attempts) == 6
+
+
+def test_a_run_in_stages_counts_whoever_has_no_answer_as_one_in_one_go_does(bench, fakes, tmp_path):
+    (tmp_path / "answers").mkdir()
+    (tmp_path / "answers" / "one.py").write_text("good")
+    for proposer in (FilesProposer(tmp_path / "answers"), fakes.proposer({"two": [], "three": []})):
+        with Store(tmp_path / "runs").create("bench", {}) as whole, Store(tmp_path / "runs").create("bench", {}) as run:
+            empty = {"": fakes.verdict(Outcome.NO_CODE)}
+            expected = bench(proposer, fakes.examiner(answers=empty), on=whole, samples=2)
+            bench(proposer, fakes.examiner(), on=run, samples=2, stage=Stage.ANSWER)
+            found = bench(None, fakes.examiner(answers=empty), on=run, samples=2, stage=Stage.JUDGE)
+        outcomes = [sorted((a.task.id, a.sample, a.verdict.outcome) for a in one.attempts) for one in (found, expected)]
+        assert outcomes[0] == outcomes[1]
+        assert ("two", 0, Outcome.NO_CODE) in outcomes[0]
 
 
 def test_answers_of_a_task_are_judged_one_after_another(bench, fakes):

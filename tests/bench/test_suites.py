@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import warnings
 from pathlib import Path
 
 import pytest
@@ -40,3 +42,22 @@ def test_the_shipped_held_out_tasks_load() -> None:
     found = suites.load("held-out", Path(__file__).parent.parent.parent / "data")
     assert len(found.tasks) >= 600
     assert len({task.id for task in found.tasks}) == len(found.tasks)
+
+
+def test_a_damaged_script_is_handed_over_under_its_tasks_name_without_a_warning(tmp_path: Path) -> None:
+    folder = tmp_path / "data" / "TritonBench_T_v1"
+    folder.mkdir(parents=True)
+    rows, listing = [], []
+    for name in ("abs", "exp"):
+        (folder / f"{name}.py").write_text(f"def {name}(x):\n    return x\n{'#' * 146}\nprint({name}(1))\n")
+        about = f"Functional Description: gives {name} Wrapper Entry Information: {name}(x)"
+        rows.append({"instruction": about})
+        listing.append({"file": f"{name}.py", "description": f"gives {name}"})
+    (folder / "exp.py").write_bytes(b"\xff\x00")
+    (tmp_path / "data" / "TritonBench_T_simp_alpac_v1.json").write_text(json.dumps(rows))
+    (tmp_path / "data" / "TritonBench_T_v1.jsonl").write_text(json.dumps(listing))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = suites.load("tritonbench-t", tmp_path)
+    assert [task.id for task in found.tasks] == ["abs"]
+    assert found.damaged == {"exp": "it is not UTF-8 text"}

@@ -191,6 +191,7 @@ def test_an_answer_folder_without_the_tasks_answer_is_no_code(bench, tmp_path):
         (("kernelbench-l1", "--k", "0"), 2, "--k"),
         (("kernelbench-l1,tasks", "--resume", "yesterday"), 2, "--resume goes on with one run"),
         (("tasks,tasks",), 2, "a suite is named twice"),
+        ((",",), 2, "no suite is named"),
         (("kernelbench-l1", "--root", "elsewhere"), 2, "1 suites and 2 times --root"),
     ],
 )
@@ -293,3 +294,18 @@ def test_a_run_is_answered_screened_and_judged_by_three_calls(bench, tmp_path):
         ("2_Double", 0): Outcome.CORRECT,
         ("2_Double", 1): Outcome.WRONG,
     }
+
+
+def test_what_ends_one_of_several_runs_early_says_how_to_go_on_with_each(bench, suite, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("autotriton.bench.runner.bench", interrupted)
+    folder = suite / "KernelBench" / "level1"
+    code, _, err = bench("--root", folder, "--proposer", "files:answers", name="kernelbench-l1,tasks")
+    by_suite = {Store("runs").open(id).info.config["suite"]: id for id in Store("runs").ids()}
+    assert code == 130
+    assert err.splitlines()[-1] == (
+        "error: interrupted; 0 attempts are kept (go on with kernelbench-l1, the same options and --resume "
+        f"runs/{by_suite['kernelbench-l1']}; with tasks, the same options and --resume runs/{by_suite['tasks']})"
+    )

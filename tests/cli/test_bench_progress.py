@@ -42,3 +42,13 @@ def test_a_terminal_gets_bars(make_attempt):
     assert "1 accepted" in out.getvalue()
     assert "2/2" in out.getvalue()
     assert "task: not judged, broke" in out.getvalue()
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_an_error_gives_the_terminal_no_commands(make_attempt, terminal):
+    out = io.StringIO()
+    with watching(Console(file=out, width=200, force_terminal=terminal)) as tell:
+        tell(Begun(1, 0))
+        tell(Finished(make_attempt(error="broke \x1b[2J\x1b]0;title\x07")))
+    assert "broke \\x1b[2J\\x1b]0;title\\x07" in out.getvalue()
+    assert "\x1b[2J" not in out.getvalue()

@@ -139,3 +139,36 @@ def test_foreign_text_is_no_markup(store, stored):
     console = Console(width=200, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
     show_bench.comparison(compare_runs(runs), console)
     assert hostile in console.export_text()
+
+
+def test_a_run_is_found_by_the_folder_that_bench_prints(run, comparing, store, stored):
+    one, two = stored(), stored()
+    code, out, err = run("report", store / one, "--json")
+    assert (code, json.loads(out)["scores"][0]["run_id"]) == (0, one), err
+    assert f"{two} against {one}" in comparing(store / one, store / two)
+
+
+def test_foreign_text_gives_the_terminal_no_commands(run, store, stored):
+    id = stored(proposer="model:\x1b[2J\x1b]0;title\x07")
+    code, out, _ = run("report", id, "--runs", store)
+    assert (code, "\x1b" in out, "\x07" in out) == (0, False, False)
+    assert "\\x1b[2J" in "".join(out.split())
+
+
+def test_an_interrupted_run_says_what_is_missing_and_a_share_of_nothing_is_a_dash(run, store, stored):
+    made = made_up.made_up(tasks=6, k=2)
+    broken = next(attempt for attempt in made_up.made_up(tasks=12).attempts if attempt.verdict is None)
+    first = made.suite.tasks[0]
+    with Store(store).create("bench", {**made.info.config, "tier": "rules"}) as part:
+        save_suite(part, made.suite.model_copy(update={"tasks": (first,)}))
+        told = {"task": broken.task.model_copy(update={"id": first.id}), "run_id": part.id, "official": None}
+        part.append(broken.model_copy(update=told))
+    code, out, err = run("report", part.id, "--runs", store)
+    assert code == 0, err
+    assert "1 of 1 answered; 1 answer never came" in out
+    with Store(store).create("bench", {**made.info.config, "k": 1}) as none:
+        save_suite(none, made.suite.model_copy(update={"tasks": (first,)}))
+        none.append(broken.model_copy(update={**told, "run_id": none.id}))
+    code, out, _ = run("report", none.id, "--runs", store)
+    assert "checked - of 0 tasks" in out
+    assert "0.0" not in out.split("Seed-Coder")[0]

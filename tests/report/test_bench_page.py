@@ -234,3 +234,41 @@ def test_families_count_every_sample(run):
     assert sum(family.total for family in families) == 40
     drawing = charts.outcomes(families)
     assert all(escape in drawing for escape in ("1 not scored", "no answer"))
+
+
+def test_names_with_control_characters_or_reversed_text_are_written_out(run):
+    tasks = tuple(task.model_copy(update={"id": f"{task.id}\u202egnp\x1b[2J\x00"}) for task in run.suite.tasks)
+    suite = run.suite.model_copy(update={"tasks": tasks, "skipped": {}, "excluded": {}})
+    html = page([replace(run, suite=suite, attempts=())])
+    assert not set("\u202e\x1b\x00") & set(html)
+    assert "\\u202egnp\\x1b[2J\\x00" in html
+
+
+def test_runs_of_one_suite_and_proposer_are_told_apart_by_their_ids():
+    one = made_up.made_up("kernelbench-l1", 10)
+    two = replace(one, info=one.info.model_copy(update={"id": "the-other-run"}))
+    html = page([one, two])
+    assert html.count("<small>the-other-run</small>") == 3, "in its tab and in its two rows of the channel table"
+    assert "<small>the-other-run</small>" not in page([two])
+
+
+def test_share_of_nothing_is_shown_as_nothing(run):
+    task = next(attempt.task.id for attempt in run.attempts if attempt.verdict is None)
+    tasks = tuple(known for known in run.suite.tasks if known.id == task)
+    suite = run.suite.model_copy(update={"tasks": tasks, "skipped": {}, "excluded": {}})
+    broken = tuple(a.model_copy(update={"official": None}) for a in run.attempts if a.task.id == task)
+    section = page([replace(run, suite=suite, attempts=broken)]).split('<section class="run"')[1].split("<figure")[0]
+    assert section.count("nothing scored") == 2
+    assert "%" not in section
+
+
+def test_answers_that_never_came_are_said():
+    run = made_up.made_up(tasks=6, k=2)
+    assert "never came" not in page([run])
+    assert "3 of 12 answers asked for never came" in page([replace(run, attempts=run.attempts[:-3])])
+
+
+def test_page_says_how_far_candidates_were_taken(run, html):
+    assert "up to time" in html
+    config = {**run.info.config, "tier": "rules"}
+    assert "up to rules" in page([replace(run, info=run.info.model_copy(update={"config": config}))])

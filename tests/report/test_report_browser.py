@@ -229,6 +229,27 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(opened):
         opened.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
+def test_on_a_phone_an_open_tasks_name_is_shown_in_full(opened):
+    metrics = {"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": True}
+    opened.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    try:
+        name = max(css(opened, "#run-0 .open"), key=lambda button: len(button.text))
+        cut = "return arguments[0].scrollWidth > arguments[0].clientWidth"
+        assert opened.execute_script(cut, name)
+        name.click()
+        assert not opened.execute_script(cut, name)
+    finally:
+        opened.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_a_single_chart_is_no_wider_than_one_of_several(opened):
+    wide = css(opened, "#run-0 figure")[0].rect["width"]
+    opened.execute_script(
+        "document.querySelectorAll('#run-0 figure').forEach((figure, place) => { if (place) figure.remove(); })"
+    )
+    assert css(opened, "#run-0 figure")[0].rect["width"] == wide
+
+
 def test_printing_shows_every_run_and_no_controls(opened):
     opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     try:

@@ -91,14 +91,15 @@ def compare(runs: Sequence[BenchRun]) -> Comparison:
     excluded = {task: why for run in runs for task, why in run.excluded.items() if task in shared}
     limited = [_limited(run, shared, excluded) for run in runs]
     rows = [[row for row in tally(run) if not row.excluded] for run in limited]
+    scores = tuple(score(run) for run in limited)
     pairs = [_pair(runs[0].info.id, run.info.id, rows[0], other) for run, other in zip(runs[1:], rows[1:], strict=True)]
     return Comparison(
         suite=suites[0],
         tasks=tuple(shared),
-        scores=tuple(score(run) for run in limited),
+        scores=scores,
         pairs=tuple(pairs),
         left_out={r.info.id: tuple(t.id for t in r.suite.tasks if t.id not in shared) for r in runs},
-        warnings=tuple(differences(runs)),
+        warnings=(*differences(runs), *_incomplete(scores)),
     )
 
 
@@ -114,11 +115,14 @@ def common(runs: Sequence[BenchRun]) -> list[str]:
 
 def differences(runs: Sequence[BenchRun]) -> list[str]:
     """What else differs besides the answers, one line each."""
+    scores = [score(run) for run in runs]
     aspects = {
         "versions of the suite": [run.suite.version for run in runs],
         "judge versions": [run.info.judge_version for run in runs],
         "machines": [run.info.machine.gpu or run.info.machine.cpu for run in runs],
-        "policies": [str(score(run).policy) for run in runs],
+        "policies": [counted.policy for counted in scores],
+        "tiers": [counted.tier for counted in scores],
+        "numbers of samples": [str(counted.samples) for counted in scores],
         "versions of torch": [run.info.machine.torch or "none" for run in runs],
         "versions of triton": [run.info.machine.triton or "none" for run in runs],
     }
@@ -128,6 +132,16 @@ def differences(runs: Sequence[BenchRun]) -> list[str]:
         if missing := len(run.suite.tasks) - len(shared):
             found.append(f"{missing} of {len(run.suite.tasks)} tasks of {run.info.id} are not common and left out")
     return found
+
+
+def _incomplete(scores: Sequence[Score]) -> list[str]:
+    """Runs of which answers are missing, as an interrupted one's are: a test takes them for failures."""
+    return [
+        f"{counted.missing} of {counted.tasks * counted.samples} answers of {counted.run_id} never came; "
+        "each counts as one that fails"
+        for counted in scores
+        if counted.missing
+    ]
 
 
 def _limited(run: BenchRun, tasks: Sequence[str], excluded: dict[str, str]) -> BenchRun:

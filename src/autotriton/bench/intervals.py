@@ -56,7 +56,7 @@ def sign_test(wins: int, losses: int) -> float:
     """Two-sided exact binomial test of wins against losses (McNemar's exact test where they are discordant pairs)."""
     of = wins + losses
     tail = sum(math.comb(of, count) for count in range(min(wins, losses) + 1))
-    return min(1.0, 2 * tail / float(2**of))
+    return min(1.0, 2 * tail / (1 << of))  # of whole numbers: floats end at 2**1024
 
 
 def sign_flip_test(differences: Sequence[float], *, resamples: int = 10_000) -> float:

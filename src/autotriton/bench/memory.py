@@ -49,9 +49,10 @@ class Need:
 def parse_memory(text: str) -> int:
     """`24GiB`, `24GB`, `24g` and `24` are the same: graphics cards are sold in GB and hold GiB."""
     found = _SIZE.fullmatch(text.strip())
-    if found is None or float(found["number"]) == 0:
+    amount = 0 if found is None else int(float(found["number"]) * _UNITS[found["unit"].lower()])
+    if amount == 0:
         raise UsageError(f"--memory {text!r} is not an amount of memory", hint="write for example 24GiB")
-    return int(float(found["number"]) * _UNITS[found["unit"].lower()])
+    return amount
 
 
 def too_large(
@@ -92,4 +93,5 @@ def _reason(need: Need, limit_bytes: int) -> str:
         ("a forward pass of", need.peak),
     ]
     named = ", ".join(f"{name} {size / 2**30:.1f} GiB" for name, size in sizes if size and size >= 2**27)
-    return f"needs about {need.bytes / 2**30:.0f} GiB of GPU memory ({named}) and has {limit_bytes / 2**30:.0f}"
+    about = f" ({named})" if named else ""
+    return f"needs about {need.bytes / 2**30:.0f} GiB of GPU memory{about} and has {round(limit_bytes / 2**30, 1):g}"

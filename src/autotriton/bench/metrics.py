@@ -16,7 +16,7 @@ from autotriton.bench.records import BenchRun
 from autotriton.bench.score import Caught, Fast, Mean, Score, Share, Unscored
 from autotriton.bench.tally import Row, accepted, called, executed, faster, ran, tally
 from autotriton.judge.cheats import Cheat, kind_of
-from autotriton.types import Attempt, Verdict
+from autotriton.types import Attempt, Tier, Verdict
 
 Claim = Callable[[Attempt], bool | None]
 THRESHOLDS = (1.0, 1.2, 1.5, 2.0)
@@ -39,6 +39,7 @@ def score(run: BenchRun) -> Score:
         commit=info.commit,
         proposer=_proposer(run),
         policy=_policy(run, verdicts),
+        tier=_tier(run, verdicts),
         suite=suite.name,
         suite_version=suite.version,
         judge_version=info.judge_version or next((v.judge_version for v in verdicts if v.judge_version), ""),
@@ -46,6 +47,7 @@ def score(run: BenchRun) -> Score:
         versions=info.versions,
         tasks=len(rows),
         samples=tallying.samples(run),
+        missing=sum(row.samples - len(row.attempts) for row in rows if row.task.id not in suite.skipped),
         answered=sum(bool(row.attempts) for row in rows),
         candidates=len(verdicts),
         unscored=tuple(_unscored(found)),
@@ -67,7 +69,7 @@ def score(run: BenchRun) -> Score:
 
 def share(hits: float, of: int) -> Share:
     bounds = wilson(hits, of)
-    return Share(hits=hits, of=of, value=hits / of if of else 0.0, low=bounds.low, high=bounds.high)
+    return Share(hits=hits, of=of, value=hits / of if of else None, low=bounds.low, high=bounds.high)
 
 
 def rate(rows: Iterable[Row], claim: Claim) -> Share:
@@ -186,3 +188,12 @@ def _proposer(run: BenchRun) -> str:
 def _policy(run: BenchRun, verdicts: Sequence[Verdict]) -> str:
     used = sorted({verdict.policy.value for verdict in verdicts})
     return ", ".join(used) or str(run.info.config.get("policy", "unknown"))
+
+
+def _tier(run: BenchRun, verdicts: Sequence[Verdict]) -> str:
+    """As asked for; a run that does not say so was taken as far as the furthest of its verdicts."""
+    asked = run.info.config.get("tier")
+    if isinstance(asked, str):
+        return asked
+    reached = [tier.value for tier in Tier if any(verdict.tier is tier for verdict in verdicts)]
+    return reached[-1] if reached else "unknown"

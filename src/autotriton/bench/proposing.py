@@ -182,15 +182,21 @@ class Proposing:
         """One record of the failure; what else is missing can be asked for again when the run is resumed."""
         missing = sorted(sample for sample in self._wanted[task.id][1] if sample >= given)
         if missing:
-            self._put(failure(task, missing[0], self.name, error, final=final(self.proposer, error)), 1)
+            last = final(self.proposer, error)
+            found = failure(task, missing[0], self.name, error, final=last)
+            if last:
+                self.shelf.add(found)
+            self._put(found, 1)
             self._put(Missing(task, len(missing) - 1), len(missing) - 1)
 
     def _end_of(self, task: Task, given: int) -> None:
         """A proposer without a single answer gave an empty one; one with fewer than asked for has no more."""
         missing = [sample for sample in self._wanted[task.id][1] if sample >= given]
         if given == 0:
-            self._put(Answer(task, min(missing), Candidate(task_id=task.id, code="", proposer=self.name)), 1)
-            missing.remove(min(missing))
+            nothing = Answer(task, min(missing), Candidate(task_id=task.id, code="", proposer=self.name))
+            self.shelf.add(nothing)
+            self._put(nothing, 1)
+            missing.remove(nothing.sample)
         if missing:
             self._put(Missing(task, len(missing)), len(missing))
 

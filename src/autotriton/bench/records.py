@@ -5,16 +5,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import Field, ValidationError
 
 from autotriton.errors import PrerequisiteError, UsageError
-from autotriton.store import Run, RunInfo
+from autotriton.store import Run, RunInfo, Store
 from autotriton.types import Attempt, Record
 
 SUITE_FILE = "suite.json"
+VERB = "bench"
+"""Of these runs."""
 DEGENERATE = "degenerate task:"
 """How the judge's note begins on a verdict about a task that admission refuses."""
 
@@ -97,13 +101,31 @@ def save_suite(run: Run, suite: Suite) -> None:
         ) from error
 
 
+def named(names: Sequence[str], store: Path) -> list[Run]:
+    """Different runs, each by its id in the store or by its folder, wherever that lies."""
+    found = [Store(place(name, store)).open(Path(name).name) for name in names]
+    if twice := [id for id, times in Counter(run.id for run in found).items() if times > 1]:
+        raise UsageError(f"run {twice[0]} is named twice", hint="name different runs")
+    return found
+
+
+def place(name: str, store: Path) -> Path:
+    """The folder of runs that holds it: an id is looked for in the store, a path says so itself."""
+    path = Path(name)
+    return path.parent if len(path.parts) > 1 else store
+
+
 def load(run: Run) -> BenchRun:
     """The run as counted. Raises UsageError where it is no benchmark run or its file is damaged."""
     path: Path = run.path / SUITE_FILE
     if not path.is_file():
+        if run.info.verb == VERB:
+            raise UsageError(f"run {run.id} ended before it began: it has no {SUITE_FILE}", hint="resume it")
         raise UsageError(f"run {run.id} is no benchmark run: it has no {SUITE_FILE}", hint="name one of `bench`")
     try:
-        suite = Suite.model_validate_json(path.read_text(encoding="utf-8"))
+        suite = Suite.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise PrerequisiteError(f"cannot read {path}: {error.strerror or error}", hint="make it readable") from error
     except ValidationError as error:
         raise UsageError(f"{path} is damaged: {error.errors()[0]['msg']}", hint="start a new run") from None
     return BenchRun(run.info, suite, tuple(run.attempts()))

@@ -14,7 +14,8 @@ class Share(Record):
     hits: float
     """Fractional where tasks have several samples: a task solved in 3 of 10 counts 0.3."""
     of: int
-    value: float
+    value: float | None
+    """None of nothing."""
     low: float
     high: float
 
@@ -65,6 +66,8 @@ class Score(Record):
     commit: str
     proposer: str
     policy: str
+    tier: str
+    """How far candidates were taken; up to `rules`, none of them was run."""
     suite: str
     suite_version: str
     judge_version: str
@@ -74,6 +77,8 @@ class Score(Record):
     tasks: int
     samples: int
     """Answers asked for per task; shares are means over them, so the expectation of one."""
+    missing: int = 0
+    """Answers that never came, of tasks that were not skipped: the proposer had no more, or the run was interrupted."""
     answered: int
     """Tasks with at least one attempt; fewer than `tasks` in an interrupted run."""
     candidates: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -80,8 +81,11 @@ def load(name: str, root: Path, style: str = STYLES[0]) -> Loaded:
         found = kernelbench.read(root, int(part.removeprefix("l")))
         return Loaded(name, found.version, found.tasks, found.damaged)
     if kind == _SCRIPTS:
-        read = tritonbench.read(root, part, style)
-        return Loaded(name, read.version, tuple(read.tasks), read.damaged)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # whoever loads a suite is handed what is damaged
+            read = tritonbench.read(root, part, style)
+        damaged = {Path(file).stem: why for file, why in read.damaged.items()}
+        return Loaded(name, read.version, tuple(read.tasks), damaged)
     if name == HELD_OUT:
         return _held_out(root)
     found = folder.read(root)

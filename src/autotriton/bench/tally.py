@@ -1,15 +1,16 @@
 """What became of every sample of every task: the one table all counting reads.
 
 Must stay true: a task of the suite appears once whether or not it was answered; a missing sample is a failure; a sample
-the judge broke on is unscored, never a failure.
+the judge or the proposer broke on is unscored, never a failure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from autotriton.bench.records import BenchRun, SuiteTask
+from autotriton.bench.answers import PROPOSER_FAILED
+from autotriton.bench.records import BenchRun, Suite, SuiteTask
 from autotriton.errors import UsageError
 from autotriton.types import Attempt, Outcome
 
@@ -23,7 +24,7 @@ class Row:
 
     task: SuiteTask
     samples: int
-    """How many answers were asked for."""
+    """How many answers were asked for; as many as there are where the others are not known to be failures."""
     attempts: tuple[Attempt, ...]
     """By sample; the last judged one where a sample was tried again."""
     excluded: bool
@@ -57,10 +58,25 @@ def tally(run: BenchRun) -> tuple[Row, ...]:
         if known is None or attempt.verdict is not None or known.verdict is None:
             by_task[attempt.task.id][attempt.sample] = attempt
     asked, excluded = samples(run), run.excluded
-    return tuple(
-        Row(task, asked, tuple(by_task[task.id][s] for s in sorted(by_task[task.id])), task.id in excluded)
-        for task in run.suite.tasks
-    )
+    found = {task: tuple(tried[sample] for sample in sorted(tried)) for task, tried in by_task.items()}
+    return tuple(_row(task, asked, found[task.id], run.suite, task.id in excluded) for task in run.suite.tasks)
+
+
+def _row(task: SuiteTask, asked: int, tried: tuple[Attempt, ...], suite: Suite, excluded: bool) -> Row:
+    if task.id in suite.skipped:  # not solved on this machine, whether that was seen before the first attempt or by it
+        return Row(task, asked, tuple(one for one in tried if one.verdict is not None), excluded)
+    if _left_out(tried, task.id in suite.excluded):
+        asked = len(tried)
+    return Row(task, asked, tried, excluded)
+
+
+def _left_out(tried: Sequence[Attempt], excluded: bool) -> bool:
+    """Samples without an attempt are no failures where the first one showed that nobody can score the task, nor where
+    the proposer broke before it came to them.
+    """
+    unscored = [one for one in tried if one.verdict is None]
+    unjudgeable = excluded and bool(tried) and len(unscored) == len(tried)
+    return unjudgeable or any((one.error or "").startswith(PROPOSER_FAILED) for one in unscored)
 
 
 def samples(run: BenchRun) -> int:

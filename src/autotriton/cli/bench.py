@@ -9,6 +9,7 @@ import contextlib
 import json
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -157,18 +158,18 @@ def bench(
             runs_of.append((one, stack.enter_context(_run(runs, resume, {**own, **config}))))
         if stage is Stage.ALL and len(several) > 1 and close is not None and proposing.on_this_gpu(source):
             for one, run in runs_of:  # loaded once; then it leaves the GPU to the judge
-                _go(run, one, source, how, Stage.ANSWER)
+                _go(run, one, source, how, Stage.ANSWER, [other for _, other in runs_of])
             close()
             stage, source = Stage.JUDGE, None
-        for one, run in runs_of:
+        for place, (one, run) in enumerate(runs_of):
             started = time.monotonic()
-            found = _go(run, one, source, how, stage)
+            found = _go(run, one, source, how, stage, [other for _, other in runs_of[place:]])
             spent = time.monotonic() - started
             if stage in (Stage.ANSWER, Stage.SCREEN):
                 _print_stage(found, one, run, spent, as_json)
             else:
                 _print(found, run, spent, as_json)
-                _require_verdicts(found)
+                _require_verdicts(found, [other for _, other in runs_of[place + 1 :]])
 
 
 @dataclass(frozen=True)
@@ -184,12 +185,16 @@ class _How:
 
 def _wanted(suite: str, roots: list[Path], resume: str | None) -> list[tuple[str, Path]]:
     """Suites and where each is."""
+    from autotriton.bench.suites import NAMES
+
     names = [name.strip() for name in suite.split(",") if name.strip()]
     if len(names) > 1 and resume is not None:
         raise UsageError("--resume goes on with one run", hint="name the one suite it is over")
     if len(set(names)) < len(names):
         raise UsageError(f"a suite is named twice: {suite}", hint="name each once")
-    if not names or len(roots) not in (1, len(names)):
+    if not names:
+        raise UsageError("no suite is named", hint=f"known: {', '.join(NAMES)}")
+    if len(roots) not in (1, len(names)):
         hint = "one for all, or one for each in the same order"
         raise UsageError(f"{len(names)} suites and {len(roots)} times --root", hint=hint)
     return list(zip(names, roots * len(names) if len(roots) == 1 else roots, strict=True))
@@ -197,11 +202,13 @@ def _wanted(suite: str, roots: list[Path], resume: str | None) -> list[tuple[str
 
 def tell_damaged(loaded: Loaded) -> None:
     """One line each on stderr: a file that should be a task and is none must not vanish in silence."""
+    from autotriton.report.text import visible
+
     for name, reason in loaded.damaged.items():
-        print(f"skipped {name}: {reason}", file=sys.stderr)
+        print(visible(f"skipped {name}: {reason}"), file=sys.stderr)
     if loaded.ignored:
         named = ", ".join(f"{name}.py" for name in loaded.ignored[:5]) + (", ..." if len(loaded.ignored) > 5 else "")
-        print(f"no tasks, as they have no class `Model`: {named}", file=sys.stderr)
+        print(visible(f"no tasks, as they have no class `Model`: {named}"), file=sys.stderr)
 
 
 def _tier(asked: Tier | None, device: Device, stage: Stage) -> Tier:
@@ -229,21 +236,25 @@ def _proposer(spec: str, settings: dict[str, Any]) -> Proposer:
 
 
 def _run(root: Path, resume: str | None, config: dict[str, Any]) -> Run:
+    from autotriton.bench import records
     from autotriton.judge import JUDGE_VERSION
     from autotriton.store import Store
 
     if resume is None:
-        return Store(root).create("bench", config, judge_version=JUDGE_VERSION)
-    path = Path(resume)
-    store = Store(path.parent if len(path.parts) > 1 else root)  # a run is named by its id or by its folder
-    return store.resume(path.name, config)
+        return Store(root).create(records.VERB, config, judge_version=JUDGE_VERSION)
+    return Store(records.place(resume, root)).resume(Path(resume).name, config)
 
 
-def _go(run: Run, loaded: Loaded, proposer: Proposer | None, how: _How, stage: Stage) -> BenchRun:
-    """The run, finished or as far as the stage goes. Whatever ends it early is one line that says how to go on."""
+def _go(
+    run: Run, loaded: Loaded, proposer: Proposer | None, how: _How, stage: Stage, unfinished: Sequence[Run]
+) -> BenchRun:
+    """The run, finished or as far as the stage goes. Whatever ends it early is one line that says how to go on with
+    all that is `unfinished` then.
+    """
     from autotriton.bench import runner, suites
     from autotriton.bench.turns import Turns
     from autotriton.cli.bench_progress import watching
+    from autotriton.report.text import visible
 
     examiner: Examiner | None = None
     options = how.options
@@ -260,7 +271,7 @@ def _go(run: Run, loaded: Loaded, proposer: Proposer | None, how: _How, stage: S
         suite = suites.begin(run, loaded, examiner, how.memory_bytes)
         for name, reason in suite.skipped.items():
             if name not in loaded.damaged:
-                print(f"skipped {name}: {reason}", file=sys.stderr)
+                print(visible(f"skipped {name}: {reason}"), file=sys.stderr)
         asked = runner.RunnerOptions(
             how.samples,
             options.policy,
@@ -273,9 +284,9 @@ def _go(run: Run, loaded: Loaded, proposer: Proposer | None, how: _How, stage: S
             return runner.bench(run, suite, loaded.tasks, proposer, examiner, asked, tell)
     except KeyboardInterrupt:
         kept = sum(1 for _ in run.attempts())
-        raise Interrupted(f"interrupted; {kept} attempts are kept", hint=_again(run)) from None
+        raise Interrupted(f"interrupted; {kept} attempts are kept", hint=_again(unfinished)) from None
     except AutoTritonError as error:
-        hint = f"{error.hint}; then {_again(run)}" if error.hint else _again(run)
+        hint = f"{error.hint}; then {_again(unfinished)}" if error.hint else _again(unfinished)
         raise type(error)(str(error.args[0]), hint=hint) from error
     finally:
         if (close := getattr(examiner, "close", None)) is not None:
@@ -293,8 +304,9 @@ def _turns(options: JudgeOptions) -> Turns:
     return on_the_gpu(lambda line: print(line, file=sys.stderr)) if on_gpu else Turns()
 
 
-def _again(run: Run) -> str:
-    return f"go on with {run.info.config.get('suite')}, the same options and --resume {run.path}"
+def _again(runs: Sequence[Run]) -> str:
+    each = (f"{run.info.config.get('suite')}, the same options and --resume {run.path}" for run in runs)
+    return f"go on with {'; with '.join(each)}"
 
 
 def _print(found: BenchRun, run: Run, seconds: float, as_json: bool) -> None:
@@ -325,19 +337,21 @@ def _print_stage(found: BenchRun, loaded: Loaded, run: Run, seconds: float, as_j
         about = {"run": str(run.path), "answers": answers, "judged": judged, "seconds": round(seconds, 1)}
         print(json.dumps(about))
         return
-    print(f"{answers:,} answers, {judged:,} of them judged; {_again(run)}")
+    print(f"{answers:,} answers, {judged:,} of them judged; {_again([run])}")
 
 
-def _require_verdicts(found: BenchRun) -> None:
-    """A run in which nothing was judged is a failure of whoever kept it from being judged."""
+def _require_verdicts(found: BenchRun, left: Sequence[Run] = ()) -> None:
+    """A run in which nothing was judged is a failure of whoever kept it from being judged; `left` then waits."""
     from autotriton.bench.answers import PROPOSER_FAILED
+    from autotriton.report.text import visible
 
-    errors = [attempt.error or "" for attempt in found.attempts]
+    errors = [visible(attempt.error or "") for attempt in found.attempts]
     if not errors or any(attempt.verdict is not None for attempt in found.attempts):
         return
+    hint = _again(left) if left else None
     if all(error.startswith(PROPOSER_FAILED) for error in errors):
-        raise ProposerError(f"no task got an answer: {errors[-1]}")
-    raise JudgeError(f"no answer could be judged: {errors[-1]}")
+        raise ProposerError(f"no task got an answer: {errors[-1]}", hint=hint)
+    raise JudgeError(f"no answer could be judged: {errors[-1]}", hint=hint)
 
 
 def _comparing() -> Any:

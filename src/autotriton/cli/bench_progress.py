@@ -1,6 +1,6 @@
 """A benchmark as it runs, on stderr: two bars with the time left on a terminal, one line per attempt elsewhere.
 
-Text of tasks and candidates is never read as markup.
+Text of tasks and candidates is never read as markup, nor by the terminal.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from autotriton.bench.runner import Begun, Came, Dropped, Event, Finished, Tell
+from autotriton.cli.show_bench import plain
 from autotriton.types import Attempt
 
 _MOST_TEXT = 160
@@ -74,7 +74,7 @@ class _Bars:
         bars.update(self._proposed, completed=count.came)
         bars.update(self._judged, completed=count.done, said=f"{count.accepted} accepted")
         if isinstance(event, Finished) and event.attempt.verdict is None:
-            bars.console.print(f"[yellow]{escape(line(event.attempt))}[/]", highlight=False, soft_wrap=True)
+            bars.console.print(f"[yellow]{plain(line(event.attempt))}[/]", highlight=False, soft_wrap=True)
 
 
 class _Lines:
@@ -101,7 +101,7 @@ class _Lines:
         return f", {duration((self._now() - self._started) / done * left)} left"
 
     def _say(self, text: str) -> None:
-        self._out.print(escape(text), highlight=False, soft_wrap=True)
+        self._out.print(plain(text), highlight=False, soft_wrap=True)
 
 
 def line(attempt: Attempt) -> str:

@@ -10,7 +10,7 @@ import typer
 
 
 def compare(
-    runs: Annotated[list[str], typer.Argument(metavar="RUN", help="Two or more runs of one suite, by id.")],
+    runs: Annotated[list[str], typer.Argument(metavar="RUN", help="Two or more runs of one suite, by id or folder.")],
     store: Annotated[Path, typer.Option("--runs", metavar="DIR", help="Where runs are recorded.")] = Path("runs"),
     as_json: Annotated[bool, typer.Option("--json", help="The comparison as JSON.")] = False,
 ) -> None:
@@ -20,13 +20,8 @@ def compare(
     from autotriton.bench import comparing, published, records
     from autotriton.cli import show_bench
     from autotriton.cli.show import finite
-    from autotriton.errors import UsageError
-    from autotriton.store import Store
 
-    if twice := sorted({run for run in runs if runs.count(run) > 1}):
-        raise UsageError(f"run {twice[0]} is named twice", hint="name different runs")
-    folder = Store(store)
-    found = comparing.compare_channels([records.load(folder.open(run)) for run in runs])
+    found = comparing.compare_channels([records.load(run) for run in records.named(runs, store)])
     if as_json:
         shown = [
             {**one.model_dump(mode="json"), "published": [asdict(row) for row in published.of_suite(one.suite)]}

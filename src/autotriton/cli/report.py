@@ -11,7 +11,7 @@ import typer
 
 
 def report(
-    runs: Annotated[list[str], typer.Argument(metavar="RUN", help="Runs of `bench`, by id.")],
+    runs: Annotated[list[str], typer.Argument(metavar="RUN", help="Runs of `bench`, by id or folder.")],
     store: Annotated[Path, typer.Option("--runs", metavar="DIR", help="Where runs are recorded.")] = Path("runs"),
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write one self-contained page that works offline.")
@@ -23,14 +23,9 @@ def report(
     from autotriton.bench import metrics, records
     from autotriton.cli import show_bench
     from autotriton.cli.show import finite
-    from autotriton.errors import UsageError
     from autotriton.report import folder
-    from autotriton.store import Store
 
-    if twice := sorted({run for run in runs if runs.count(run) > 1}):
-        raise UsageError(f"run {twice[0]} is named twice", hint="name different runs")
-    opened = Store(store)
-    found = [channel for run in runs for channel in records.channels(records.load(opened.open(run)))]
+    found = [channel for run in records.named(runs, store) for channel in records.channels(records.load(run))]
     scores = [metrics.score(run) for run in found]
     written: list[Path] = []
     if plots is not None:

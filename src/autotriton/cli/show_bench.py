@@ -13,9 +13,15 @@ from autotriton.bench.comparing import Comparison, Pair
 from autotriton.bench.score import Mean, Score, Share
 from autotriton.cli.show import screen
 from autotriton.judge.cheats import MEANINGS
-from autotriton.report.numbers import NONE, NOT_MEASURED, p_value, percent
+from autotriton.report.numbers import NONE, NOT_MEASURED, counted, p_value, percent
+from autotriton.report.text import visible
 
 _RATES = ("call", "official", "checked", "fast1", "fast2", "fast1 sure", "over compile", "mean", "mean/compile")
+
+
+def plain(text: str) -> str:
+    """Text that others wrote: no markup, and no commands to the terminal."""
+    return escape(visible(text))
 
 
 def scores(found: Sequence[Score], console: Console | None = None) -> None:
@@ -33,23 +39,23 @@ def scores(found: Sequence[Score], console: Console | None = None) -> None:
 def comparison(found: Comparison, console: Console | None = None) -> None:
     out = console or screen()
     for warning in found.warnings:
-        out.print(f"[yellow]note[/]: {escape(warning)}", soft_wrap=True, highlight=False)
-    _channel(found.suite, found.scores, out, f"{found.suite}, {len(found.tasks)} common tasks")
+        out.print(f"[yellow]note[/]: {plain(warning)}", soft_wrap=True, highlight=False)
+    _channel(found.suite, found.scores, out, f"{found.suite}, {counted(len(found.tasks), 'common task')}")
     for pair in found.pairs:
         _pair(pair, out)
 
 
 def _channel(suite: str, found: Sequence[Score], out: Console, title: str | None = None) -> None:
-    table = Table(title=escape(title or suite), title_justify="left", box=None, pad_edge=False, header_style="dim")
+    table = Table(title=plain(title or suite), title_justify="left", box=None, pad_edge=False, header_style="dim")
     table.add_column("% of tasks", overflow="fold")
     for column in _RATES:
         table.add_column(column, justify="right")
     for score in found:
-        table.add_row(f"[bold]{escape(score.proposer)}[/] [dim]{escape(score.run_id)}[/]", *_cells(score))
+        table.add_row(f"[bold]{plain(score.proposer)}[/] [dim]{plain(score.run_id)}[/]", *_cells(score))
     for row in published.of_suite(suite):
         numbers = row.numbers[suite]
         cells = [percent(value, None) for value in (numbers.call, numbers.exec, None, numbers.fast1, numbers.fast2)]
-        table.add_row(f"[dim]{escape(row.model)}[/]", *(f"[dim]{cell}[/]" for cell in cells), *[f"[dim]{NONE}[/]"] * 4)
+        table.add_row(f"[dim]{plain(row.model)}[/]", *(f"[dim]{cell}[/]" for cell in cells), *[f"[dim]{NONE}[/]"] * 4)
     out.print(table)
 
 
@@ -70,13 +76,16 @@ def _cells(score: Score) -> list[str]:
 
 def _details(score: Score, out: Console) -> None:
     low, high = (f"{100 * value:.1f}" for value in (score.checked.low, score.checked.high))
+    checked = NONE if score.checked.value is None else f"{_share(score.checked)}% (95% {low} to {high})"
+    missing = f"; {counted(score.missing, 'answer')} never came" if score.missing else ""
     gpu = score.machine.gpu or "no GPU"
     lines = [
-        f"[bold]{escape(score.run_id)}[/]  {escape(score.suite)} at {escape(score.suite_version[:12])}, "
-        f"judge {escape(score.judge_version)}, policy {escape(score.policy)}, {escape(gpu)}, "
-        f"commit {escape(score.commit[:12])}",
-        f"  checked {_share(score.checked)}% (95% {low} to {high}) of {score.checked.of} tasks, "
-        f"{score.samples} sample{'s' if score.samples > 1 else ''} each; {score.answered} of {score.tasks} answered",
+        f"[bold]{plain(score.run_id)}[/]  {plain(score.suite)} at {plain(score.suite_version[:12])}, "
+        f"judge {plain(score.judge_version)}, policy {plain(score.policy)}, "
+        f"up to {plain(score.tier)}, {plain(gpu)}, "
+        f"commit {plain(score.commit[:12])}",
+        f"  checked {checked} of {counted(score.checked.of, 'task')}, "
+        f"{counted(score.samples, 'sample')} each; {score.answered} of {score.tasks} answered{missing}",
     ]
     rates = [f"pass@{k} {_share(share)}" for k, share in score.pass_at.items() if k > 1]
     lines += [f"  {', '.join(rates)}"] if rates else []
@@ -84,9 +93,9 @@ def _details(score: Score, out: Console) -> None:
         f"  [red]{_share(caught.share)}%[/] {caught.kind.value.replace('_', ' ')}: {MEANINGS[caught.kind]}"
         for caught in score.cheats
     ]
-    lines += [f"  [yellow]excluded[/] {escape(task)}: {escape(why)}" for task, why in score.excluded.items()]
-    lines += [f"  [yellow]skipped[/] {escape(task)}: {escape(why)}" for task, why in score.skipped.items()]
-    lines += [f"  [yellow]not scored[/] {escape(u.task)} #{u.sample}: {escape(u.error)}" for u in score.unscored]
+    lines += [f"  [yellow]excluded[/] {plain(task)}: {plain(why)}" for task, why in score.excluded.items()]
+    lines += [f"  [yellow]skipped[/] {plain(task)}: {plain(why)}" for task, why in score.skipped.items()]
+    lines += [f"  [yellow]not scored[/] {plain(u.task)} #{u.sample}: {plain(u.error)}" for u in score.unscored]
     for line in lines:
         out.print(line, soft_wrap=True, highlight=False)
 
@@ -94,7 +103,7 @@ def _details(score: Score, out: Console) -> None:
 def _pair(pair: Pair, out: Console) -> None:
     passing = pair.passing
     out.print(
-        f"[bold]{escape(pair.second)}[/] against [bold]{escape(pair.first)}[/]: "
+        f"[bold]{plain(pair.second)}[/] against [bold]{plain(pair.first)}[/]: "
         f"solves {passing.better} tasks more often, {passing.worse} less often, {passing.equal} equally; "
         f"{_verdict(passing.p_value)}",
         soft_wrap=True,
@@ -112,7 +121,7 @@ def _verdict(value: float) -> str:
 
 
 def _share(share: Share | None) -> str:
-    return NONE if share is None else f"{100 * share.value:.1f}"
+    return NONE if share is None or share.value is None else f"{100 * share.value:.1f}"
 
 
 def _mean(mean: Mean | None) -> str:

@@ -1,8 +1,11 @@
 "use strict";
 // The page without this script is complete but for evidence and code. All text from the data is set as text, never as markup.
 (() => {
-  // Characters that reverse the text after them would let code look like other code.
-  const visible = (text) => text.replace(/[\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, (c) => `\\u${c.charCodeAt(0).toString(16)}`);
+  // Characters that reverse or hide the text around them would let code look like other code. As in report/text.py.
+  const visible = (text) => text.replace(/[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, (c) => {
+    const code = c.charCodeAt(0).toString(16);
+    return code.length > 2 ? `\\u${code}` : `\\x${code.padStart(2, "0")}`;
+  });
   const make = (tag, kind, ...inner) => {
     const node = document.createElement(tag);
     if (kind) node.className = kind;
@@ -178,6 +181,8 @@
     return make("div", "", picks.length > 1 ? make("div", "samples controls", ...picks) : null, place);
   };
 
+  const counted = (count) => `${count} task${count === 1 ? "" : "s"}`;
+
   // --- the list of tasks -----------------------------------------------------------------------------------------
   const toggle = async (button) => {
     const row = button.closest("tr");
@@ -215,7 +220,7 @@
         if (opened) opened.hidden = !on;
         count += on;
       }
-      panel.querySelector(".count").textContent = count === rows.length ? `${count} tasks` : `${count} of ${rows.length} tasks`;
+      panel.querySelector(".count").textContent = count === rows.length ? counted(count) : `${count} of ${counted(rows.length)}`;
     };
     for (const control of [find, outcome, family]) for (const kind of ["input", "change"]) control.addEventListener(kind, filter);
     all(".sort", panel).forEach((button) => button.addEventListener("click", () => {

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Mapping, Sequence
-from html import escape
 from pathlib import Path
 
 from autotriton.bench.metrics import baselines, score
@@ -17,9 +16,10 @@ from autotriton.bench.published import channel
 from autotriton.bench.records import BenchRun
 from autotriton.bench.score import Mean, Score, Share
 from autotriton.bench.tally import Row, tally
-from autotriton.report import channels, charts, definitions, series
+from autotriton.report import channels, charts, definitions, numbers, series
 from autotriton.report.blob import blob
 from autotriton.report.tasklist import task_list
+from autotriton.report.text import escape
 
 _HEAD = """<!doctype html>
 <html lang="en">
@@ -84,10 +84,16 @@ def _tabs(scores: Sequence[Score]) -> str:
     buttons = "".join(
         f'<button type="button" role="tab" id="tab-{place}" aria-controls="run-{place}" '
         f'aria-selected="{"true" if place == 0 else "false"}">{escape(_title(found.suite))}'
-        f"<small>{escape(found.proposer)}</small></button>"
+        f"<small>{escape(found.proposer)}</small>{_apart(found, scores)}</button>"
         for place, found in enumerate(scores)
     )
     return f'<div role="tablist" class="tabs controls" aria-label="Runs">{buttons}</div>'
+
+
+def _apart(found: Score, scores: Sequence[Score]) -> str:
+    """Which run it is, where another one is of the same suite and proposer."""
+    same = [one for one in scores if (one.suite, one.proposer) == (found.suite, found.proposer)]
+    return f"<small>{escape(found.run_id)}</small>" if len(same) > 1 else ""
 
 
 def _run(place: int, rows: Sequence[Row], found: Score) -> str:
@@ -102,7 +108,7 @@ def _line(found: Score) -> str:
     """What made the numbers, at a glance; the whole of it is at the end of the section."""
     parts = [
         f"suite {found.suite_version[:12]}",
-        f"judge {found.judge_version or 'unknown'}, {found.policy}",
+        f"judge {found.judge_version or 'unknown'}, {found.policy}, up to {found.tier}",
         found.machine.gpu or "no GPU",
         f"commit {found.commit[:12]}",
         f"run {found.run_id}",
@@ -129,6 +135,9 @@ def _numbers(found: Score) -> str:
 
 
 def _fact(name: str, share: Share, *, main: bool = False) -> str:
+    kind = " class=main" if main else ""
+    if share.value is None:
+        return f"<div{kind}><dt>{escape(name)}</dt><dd>{numbers.NONE}</dd><p>nothing scored</p></div>"
     value = f"{100 * share.value:.1f}<small>%</small>"
     bounds = f"{100 * share.low:.1f} to {100 * share.high:.1f}"
     bar = (
@@ -138,7 +147,6 @@ def _fact(name: str, share: Share, *, main: bool = False) -> str:
         f'<rect class="at" x="{min(max(100 * share.value - 0.5, 0), 99):.2f}" y="0" width="1" height="6"/></svg>'
     )
     about = f"{share.hits:g} of {share.of}" if share.hits == int(share.hits) else f"of {share.of} tasks"
-    kind = " class=main" if main else ""
     return f"<div{kind}><dt>{escape(name)}</dt><dd>{value}</dd>{bar}<p>{about}, {bounds}</p></div>"
 
 
@@ -154,10 +162,13 @@ def _warnings(found: Score) -> str:
     lines = []
     if found.unanswered:
         lines.append(f"{len(found.unanswered)} of {found.tasks} tasks without an answer: the run was interrupted.")
+    if found.missing and found.samples > 1:
+        asked = found.tasks * found.samples
+        lines.append(f"{found.missing} of {asked} answers asked for never came; each counts as one that fails.")
     if found.unscored:
         count = f"{len(found.unscored)} attempt{'s' if len(found.unscored) > 1 else ''}"
         lines.append(f"{count} not scored, as the judge or the proposer broke; no share counts them.")
-    if found.unproved is not None and found.unproved.hits:
+    if found.unproved is not None and found.unproved.value:
         lines.append(
             f"{100 * found.unproved.value:.1f}% of the tasks pass the suite's own test but not the judge's: "
             "the difference between the two counts."
@@ -223,8 +234,9 @@ def _origin(found: Score) -> str:
     memory = f", {machine.gpu_memory_gib:g} GiB" if machine.gpu_memory_gib else ""
     facts = {
         "run": f"{found.run_id}, started {found.started}",
-        "suite": f"{found.suite}, version {found.suite_version}, {found.tasks} tasks, {found.samples} samples each",
-        "judge": f"version {found.judge_version or 'unknown'}, policy {found.policy}",
+        "suite": f"{found.suite}, version {found.suite_version}, {numbers.counted(found.tasks, 'task')}, "
+        f"{numbers.counted(found.samples, 'sample')} each",
+        "judge": f"version {found.judge_version or 'unknown'}, policy {found.policy}, up to tier {found.tier}",
         "commit": found.commit,
         "machine": f"{gpu}{memory}; {machine.cpu}, {machine.cores} cores; {machine.platform}",
         "versions": ", ".join(f"{name} {version}" for name, version in found.versions.items()),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from html import escape
 
 from autotriton.bench import published
 from autotriton.bench.published import CHANNELS, Published
 from autotriton.bench.score import Score, Share
 from autotriton.report.numbers import NOT_MEASURED, percent
+from autotriton.report.text import escape
 
 _DIGITS = {"tritonbench-g": 1, "tritonbench-t": 1}
 
@@ -25,7 +26,9 @@ def table(scores: Sequence[Score]) -> str:
         '<th scope="col" class="num">fast<sub>1</sub></th><th scope="col" class="num">fast<sub>2</sub></th>'
         for channel in CHANNELS
     )
-    ours = "".join(_proposer(name, found) for name, found in _by_proposer(scores))
+    found = _by_proposer(scores)
+    several = Counter(name for name, _ in found)
+    ours = "".join(_proposer(name, cells, told_apart=several[name] > 1) for name, cells in found)
     rows = "".join(_published(row) for row in (*published.ROWS, published.PASS_AT_10))
     return (
         '<div class="scroll channels" tabindex="0" role="region" aria-label="Five channels"><table>'
@@ -48,16 +51,19 @@ def _by_proposer(scores: Sequence[Score]) -> list[tuple[str, dict[str, Score]]]:
     return found
 
 
-def _proposer(name: str, scores: dict[str, Score]) -> str:
+def _proposer(name: str, scores: dict[str, Score], *, told_apart: bool) -> str:
+    """`told_apart`: other rows are by the same proposer, so these name their runs."""
+    runs = ", ".join(dict.fromkeys(score.run_id for score in scores.values()))
+    title = f"<b>{escape(name)}{f' <small>{escape(runs)}</small>' if told_apart else ''}</b>"
     rows = [
-        _row(f"<b>{escape(name)}</b>, as published", [_official(scores.get(c.suite)) for c in CHANNELS], "official"),
-        _row(f"<b>{escape(name)}</b>, checked", [_checked(scores.get(c.suite)) for c in CHANNELS], "checked"),
+        _row(f"{title}, as published", [_official(scores.get(c.suite)) for c in CHANNELS], "official"),
+        _row(f"{title}, checked", [_checked(scores.get(c.suite)) for c in CHANNELS], "checked"),
     ]
     most = max(score.samples for score in scores.values())
     if most > 1:
         shares = [scores[c.suite].pass_at.get(most) if c.suite in scores else None for c in CHANNELS]
         cells = [None if share is None else (None, share, None, None) for share in shares]
-        rows.append(_row(f"<b>{escape(name)}</b>, checked, pass@{most}", cells, "checked"))
+        rows.append(_row(f"{title}, checked, pass@{most}", cells, "checked"))
     return "".join(rows)
 
 
@@ -90,7 +96,7 @@ def _row(label: str, cells: Iterable[_Cell | None], kind: str) -> str:
 
 def _share(share: Share | None, *, first: bool, main: bool) -> str:
     kind = f"num{' first' if first else ''}{' main' if main else ''}"
-    if share is None:
+    if share is None or share.value is None:
         return f'<td class="{kind}"></td>'
     about = f"{share.hits:g} of {share.of}; 95%: {100 * share.low:.1f} to {100 * share.high:.1f}"
     return f'<td class="{kind}" title="{about}">{percent(100 * share.value)}</td>'

@@ -8,12 +8,12 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from html import escape
 
 from autotriton.bench.score import Caught
 from autotriton.judge.cheats import MEANINGS
 from autotriton.report import series
 from autotriton.report.series import Curve, Family
+from autotriton.report.text import escape
 
 _WIDTH, _HEIGHT = 560, 240
 _LEFT, _RIGHT, _TOP, _BOTTOM = 44, 12, 14, 34
@@ -105,18 +105,19 @@ def cheats(found: Sequence[Caught]) -> str:
     if not found:
         return ""
     label, room = 128, _WIDTH - 128 - 96
-    longest = max(caught.share.value for caught in found)
+    shares = [caught.share.hits / caught.share.of for caught in found]
+    longest = max(shares)
     parts = []
-    for place, caught in enumerate(found):
+    for place, (caught, value) in enumerate(zip(found, shares, strict=True)):
         top, share = place * _ROW + 4, caught.share
-        wide = room * share.value / longest
+        wide = room * value / longest
         name = caught.kind.value.replace("_", " ")
         parts.append(_text(label - 8, top + 13, name, "end"))
         parts.append(
             f'<rect class="g-refused" x="{label}" y="{top}" width="{max(wide, 1):.1f}" height="18" rx="1.5">'
             f"<title>{escape(MEANINGS[caught.kind])}</title></rect>"
         )
-        parts.append(_text(label + wide + 6, top + 13, f"{int(share.hits)} ({100 * share.value:.1f}%)", "start"))
+        parts.append(_text(label + wide + 6, top + 13, f"{int(share.hits)} ({100 * value:.1f}%)", "start"))
     said = ", ".join(f"{c.kind.value.replace('_', ' ')} {int(c.share.hits)} of {c.share.of}" for c in found)
     return _svg(len(found) * _ROW + 6, f"Candidates rejected for cheating: {said}", "".join(parts))
 

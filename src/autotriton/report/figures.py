@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from html import escape
 
 from autotriton.report import numbers
+from autotriton.report.text import escape
 from autotriton.types import Check, Timing, Verdict
 
 _WIDTH, _LABEL, _ROW = 640, 130, 26

@@ -37,6 +37,10 @@ def count(value: int | None) -> str:
     return NONE if value is None else str(value)
 
 
+def counted(number: int, what: str) -> str:
+    return f"{number:,} {what}" + ("" if number == 1 else "s")
+
+
 def share(value: float | None) -> str:
     return NONE if value is None else f"{value:.0%}"
 

@@ -6,12 +6,12 @@ Must stay true: everything written by candidates, proposers or tasks is escaped.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from html import escape
 from pathlib import Path
 
 from autotriton.loop import Result
 from autotriton.report import figures, numbers
 from autotriton.report.highlight import highlight
+from autotriton.report.text import escape
 from autotriton.store import RunInfo
 from autotriton.types import Attempt, Kernel, Verdict
 

@@ -90,7 +90,8 @@ def _figures(run: BenchRun) -> list[tuple[str, Figure]]:
     if caught:
         figure, axes = _blank(0.32 * len(caught) + 1.0)
         names = [one.kind.value.replace("_", " ") for one in caught]
-        bars = axes.barh(names, [100 * one.share.value for one in caught], color=_COLOURS["refused"], height=0.7)
+        shares = [100 * one.share.hits / one.share.of for one in caught]
+        bars = axes.barh(names, shares, color=_COLOURS["refused"], height=0.7)
         axes.bar_label(bars, [str(int(one.share.hits)) for one in caught], padding=3, color=_DIM)
         axes.invert_yaxis()
         axes.set(title=f"Cheats caught: {title}", xlabel=f"% of {caught[0].share.of} candidates")

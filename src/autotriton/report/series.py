@@ -94,7 +94,7 @@ def shown_bins(counts: Sequence[int]) -> range:
 def curve(rows: Sequence[Row], baseline: str) -> Curve:
     counted = [row for row in rows if not row.excluded]
     sure, median = (
-        tuple(rate(counted, faster(baseline, p, sure=sure)).value for p in THRESHOLDS) for sure in (True, False)
+        tuple(rate(counted, faster(baseline, p, sure=sure)).value or 0.0 for p in THRESHOLDS) for sure in (True, False)
     )
     return Curve(baseline, sure, median)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 
 from autotriton.bench.score import Score
 from autotriton.bench.tally import Row, accepted
 from autotriton.report import numbers, series
+from autotriton.report.text import escape
 from autotriton.types import Speedup, Verdict
 
 
@@ -21,7 +21,7 @@ def task_list(rows: Sequence[Row], score: Score, run: int) -> str:
         f'<label>outcome<select class="by-outcome"><option value="">all</option>{_options(groups, series.GROUPS)}'
         f'</select></label><label>family<select class="by-family"><option value="">all</option>'
         f"{_options(families, {})}</select></label>"
-        f'<output class="count" aria-live="polite">{len(rows)} tasks</output></div>'
+        f'<output class="count" aria-live="polite">{numbers.counted(len(rows), "task")}</output></div>'
         f'<div class="scroll tasks"><table><thead><tr>{_head(score)}</tr></thead><tbody>'
         + "".join(_row(row, score, run, place) for place, row in enumerate(rows))
         + "</tbody></table></div>"
