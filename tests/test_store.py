@@ -223,9 +223,10 @@ def test_store_that_cannot_be_made_is_one_clear_error(tmp_path):
         Store(tmp_path / "file" / "runs").create("judge", {})
 
 
-def test_damaged_run_info_is_one_clear_error(store):
+@pytest.mark.parametrize("content", [b"{", b"\xff\x00 no text"])
+def test_damaged_run_info_is_one_clear_error(store, content):
     run = store.create("judge", {})
-    (run.path / "run.json").write_text("{")
+    (run.path / "run.json").write_bytes(content)
     with pytest.raises(UsageError, match=r"run\.json is damaged"):
         store.open(run.id)
 

@@ -157,7 +157,7 @@ class Store:
         if id != Path(id).name or not (path / INFO_FILE).is_file():
             raise UsageError(f"no run {id!r} in {self.root}", hint=self._nearest(id))
         with _clear(path):
-            text = (path / INFO_FILE).read_text(encoding="utf-8")
+            text = (path / INFO_FILE).read_bytes()
         try:
             return Run(path, RunInfo.model_validate_json(text))
         except ValidationError as error:

@@ -101,5 +101,21 @@ def test_candidates_text_is_never_markup(shown, make_verdict):
     assert text.count(evil) == 5
 
 
+def test_candidates_text_gives_the_terminal_no_commands(shown, make_verdict):
+    """Or a message could move the cursor up and write `accepted` over the word that was there."""
+    evil = "\x1b[2A\x1b[32maccepted\x9b0m\r\u202e"
+    text = shown(
+        make_verdict(
+            Outcome.WRONG,
+            message=evil,
+            kernels=(Kernel(name=evil),),
+            checks=(Check(inputs=evil, passed=False, detail=evil),),
+            notes=(evil,),
+        )
+    )
+    assert not {"\x1b", "\x9b", "\r", "\u202e"} & set(text)
+    assert text.count("\\x1b[2A\\x1b[32maccepted\\x9b0m\\r\\u202e") == 5
+
+
 def test_numbers_json_cannot_say_become_null():
     assert show.finite({"a": [float("nan"), 1.5, (float("inf"),)], "b": "x"}) == {"a": [None, 1.5, [None]], "b": "x"}

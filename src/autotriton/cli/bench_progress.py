@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from autotriton.bench.runner import Begun, Came, Dropped, Event, Finished, Tell
-from autotriton.cli.show_bench import plain
+from autotriton.cli.show import plain
 from autotriton.types import Attempt
 
 _MOST_TEXT = 160

@@ -19,6 +19,7 @@ import typer
 from autotriton import __version__
 from autotriton.cli import bench, data, doctor, judge, model, optimize, report, train
 from autotriton.errors import AutoTritonError
+from autotriton.report.text import visible
 
 USAGE, INTERNAL, INTERRUPTED = 2, 3, 130
 
@@ -82,7 +83,7 @@ def _internal(error: Exception, as_json: bool) -> int:
 
 
 def _fail(message: str, hint: str | None, code: int, as_json: bool) -> int:
-    message = " ".join(message.split())
+    message = visible(" ".join(message.split()))
     prefix = "" if message.startswith("internal error:") else "error: "
     print(prefix + message + (f" ({hint})" if hint else ""), file=sys.stderr)
     if as_json:

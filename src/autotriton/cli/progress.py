@@ -1,6 +1,6 @@
 """The loop as it runs, on stderr: one line per attempt, and below them what happens right now.
 
-Nothing where stderr is not a terminal. Text of candidates and proposers is never read as markup.
+Nothing where stderr is not a terminal. Text of candidates and proposers is never read as markup, nor as commands to it.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.markup import escape
 
+from autotriton.cli.show import plain
 from autotriton.loop.progress import Doing, Event, Failed, Judged, Progress
 from autotriton.report.numbers import milliseconds
 from autotriton.types import Attempt
@@ -33,7 +33,7 @@ def watching(console: Console | None = None) -> Iterator[Progress]:
                 shown.best = event.best
                 out.print(_judged(event.attempt), soft_wrap=True, highlight=False)
             elif isinstance(event, Failed):
-                out.print(f"[yellow]gave up[/]  {escape(event.who)}: {escape(event.cause)}", highlight=False)
+                out.print(f"[yellow]gave up[/]  {plain(event.who)}: {plain(event.cause)}", highlight=False)
 
         yield show
 
@@ -45,18 +45,18 @@ class _Shown:
         self.best: Attempt | None = None
 
     def line(self, event: Doing) -> str:
-        detail = f": {escape(event.detail)}" if event.detail else ""
-        text = f"{escape(event.proposer)}, candidate {event.number}, {event.what}{detail}"
+        detail = f": {plain(event.detail)}" if event.detail else ""
+        text = f"{plain(event.proposer)}, candidate {event.number}, {event.what}{detail}"
         return text + (f" [dim](best so far: {_name(self.best)})[/]" if self.best is not None else "")
 
 
 def _name(attempt: Attempt) -> str:
     timing = attempt.verdict.timing if attempt.verdict is not None else None
-    return escape(attempt.candidate.proposer) + (f", {milliseconds(timing.median_ms)} ms" if timing else "")
+    return plain(attempt.candidate.proposer) + (f", {milliseconds(timing.median_ms)} ms" if timing else "")
 
 
 def _judged(attempt: Attempt) -> str:
     if attempt.verdict is None:
-        return f"[yellow]not judged[/]  {escape(attempt.candidate.proposer)}: {escape(attempt.error or '')}"
+        return f"[yellow]not judged[/]  {plain(attempt.candidate.proposer)}: {plain(attempt.error or '')}"
     colour = "green" if attempt.verdict.accepted else "red"
     return f"[{colour}]{attempt.verdict.outcome.value}[/]  {_name(attempt)}"

@@ -1,6 +1,7 @@
 """A Verdict, or the Result of a whole run, for a person's eyes, on stdout.
 
-Must stay true: candidate-written text (kernel names, messages) is printed as text, never read as markup.
+Must stay true: candidate-written text (kernel names, messages) is printed as text, never read as markup, and gives the
+terminal no commands.
 """
 
 from __future__ import annotations
@@ -26,22 +27,28 @@ from autotriton.report.numbers import (
     size,
     worst_check,
 )
+from autotriton.report.text import visible
 from autotriton.types import Check, Kernel, Severity, Speedup, Timing, Verdict
 
 if TYPE_CHECKING:
     from autotriton.loop import Result
 
-__all__ = ["finite", "result", "screen", "verdict"]
+__all__ = ["finite", "plain", "result", "screen", "verdict"]
 _PIPE_WIDTH = 120
+
+
+def plain(text: str) -> str:
+    """Text that others wrote: no markup, and no commands to the terminal."""
+    return escape(visible(text))
 
 
 def verdict(found: Verdict, *, task: str, run: str | None = None, console: Console | None = None) -> None:
     """Prints the verdict line, then whatever was measured."""
     out = console or screen()
     word = "[bold green]accepted[/]" if found.accepted else "[bold red]rejected[/]"
-    head = f"{word}  {escape(task)}  {found.outcome.value} ({found.policy.value}, up to {found.tier.value})"
+    head = f"{word}  {plain(task)}  {found.outcome.value} ({found.policy.value}, up to {found.tier.value})"
     out.print(head, soft_wrap=True, highlight=False)
-    out.print(escape(found.message), soft_wrap=True, highlight=False)
+    out.print(plain(found.message), soft_wrap=True, highlight=False)
     _findings(found, out)
     _checks(found.checks, out)
     _kernels(found.kernels, out)
@@ -54,16 +61,16 @@ def result(found: Result, *, files: Mapping[str, Path], run: Path, console: Cons
     out = console or screen()
     _attempts(found, out)
     for failure in found.failures:
-        line = f"[yellow]gave up[/]  {escape(failure.who)}: {escape(failure.cause)}"
+        line = f"[yellow]gave up[/]  {plain(failure.who)}: {plain(failure.cause)}"
         out.print(line, soft_wrap=True, highlight=False)
     winner = found.winner
     if winner is None or winner.verdict is None:
-        out.print(f"[bold red]no verified kernel[/]  {escape(found.task.id)}", soft_wrap=True, highlight=False)
+        out.print(f"[bold red]no verified kernel[/]  {plain(found.task.id)}", soft_wrap=True, highlight=False)
     else:
         verdict(winner.verdict, task=found.task.id, console=out)
     for kind, path in files.items():
-        out.print(f"{kind:<8} {escape(str(path))}", soft_wrap=True, highlight=False)
-    out.print(f"run      {escape(str(run))}", soft_wrap=True, highlight=False)
+        out.print(f"{kind:<8} {plain(str(path))}", soft_wrap=True, highlight=False)
+    out.print(f"run      {plain(str(run))}", soft_wrap=True, highlight=False)
 
 
 def _attempts(found: Result, out: Console) -> None:
@@ -73,12 +80,12 @@ def _attempts(found: Result, out: Console) -> None:
     table = _table("attempts", "#", "proposer", "verdict", "error", "reference's own", "launches", *more)
     reasons: list[str] = []
     for place, attempt in enumerate(found.attempts, 1):
-        name = escape(attempt.candidate.proposer)
+        name = plain(attempt.candidate.proposer)
         mark = "[bold green]" if attempt is found.winner else "[default]"
         table.add_row(f"{mark}{place}[/]", f"{mark}{name}[/]", *_attempt(attempt.verdict, timed))
         if attempt.verdict is None or not attempt.verdict.accepted:
             why = (attempt.error or "") if attempt.verdict is None else attempt.verdict.message
-            reasons.append(f"[dim]#{place}[/] {escape(' '.join(why.split()))}")
+            reasons.append(f"[dim]#{place}[/] {plain(' '.join(why.split()))}")
     out.print(table)
     for reason in reasons:
         out.print(reason, soft_wrap=True, highlight=False)
@@ -107,9 +114,7 @@ def _findings(found: Verdict, out: Console) -> None:
     for finding in found.findings:
         colour = "red" if finding.severity is Severity.ERROR else "yellow"
         where = f"line {finding.line}: " if finding.line is not None else ""
-        text = (
-            f"[{colour}]{finding.severity.value}[/]  {where}{escape(finding.message)} [dim]({escape(finding.rule)})[/]"
-        )
+        text = f"[{colour}]{finding.severity.value}[/]  {where}{plain(finding.message)} [dim]({plain(finding.rule)})[/]"
         out.print(text, soft_wrap=True, highlight=False)
 
 
@@ -120,7 +125,7 @@ def _checks(checks: tuple[Check, ...], out: Console) -> None:
     for check in checks:
         result = "[green]passed[/]" if check.passed else "[red]failed[/]"
         errors = (error(e) for e in (check.max_error, check.reference_max_error, check.allowed_error))
-        table.add_row(escape(check.inputs), result, *errors, escape(check.detail))
+        table.add_row(plain(check.inputs), result, *errors, plain(check.detail))
     out.print(table)
 
 
@@ -130,7 +135,7 @@ def _kernels(kernels: tuple[Kernel, ...], out: Console) -> None:
     columns = ("kernel", "launches", "time", "on", "registers", "spills", "shared", "occupancy")
     table = _table("kernels", *columns)
     for kernel in kernels:
-        name = (escape(kernel.name), str(kernel.launches), share(kernel.time_share))
+        name = (plain(kernel.name), str(kernel.launches), share(kernel.time_share))
         measured = any(v is not None for v in (kernel.registers, kernel.spills, kernel.shared_bytes))
         if measured or not kernel.targets:
             cost = (count(kernel.registers), count(kernel.spills), size(kernel.shared_bytes), "-")
@@ -138,7 +143,7 @@ def _kernels(kernels: tuple[Kernel, ...], out: Console) -> None:
             name = ("", "", "")
         for target in kernel.targets:
             if target.error:
-                table.add_row(*name, escape(target.arch), f"[red]{escape(target.error)}[/]")
+                table.add_row(*name, plain(target.arch), f"[red]{plain(target.error)}[/]")
             else:
                 cost = (
                     count(target.registers),
@@ -146,7 +151,7 @@ def _kernels(kernels: tuple[Kernel, ...], out: Console) -> None:
                     size(target.shared_bytes),
                     share(target.occupancy),
                 )
-                table.add_row(*name, escape(target.arch), *cost)
+                table.add_row(*name, plain(target.arch), *cost)
             name = ("", "", "")
     out.print(table)
 
@@ -157,9 +162,9 @@ def _timings(found: Verdict, out: Console) -> None:
     table = _table("time", "program", "median ms", "p20 to p80", "as called", "candidate's speed-up")
     table.add_row("candidate", *_times(found.timing), "")
     for name, timing in found.baselines.items():
-        table.add_row(escape(name), *_times(timing), _speedup(found.speedups.get(name), found.speedup(name)))
+        table.add_row(plain(name), *_times(timing), _speedup(found.speedups.get(name), found.speedup(name)))
     out.print(table)
-    out.print(f"[dim]{escape(found.timing.method)}, {found.timing.samples} samples[/]", highlight=False)
+    out.print(f"[dim]{plain(found.timing.method)}, {found.timing.samples} samples[/]", highlight=False)
 
 
 def _facts(found: Verdict, run: str | None, out: Console) -> None:
@@ -167,7 +172,7 @@ def _facts(found: Verdict, run: str | None, out: Console) -> None:
     lines: list[str] = []
     if found.torch_ops:
         ops = ", ".join(f"{name} x{count}" for name, count in found.torch_ops.items())
-        lines.append(f"left to torch: {escape(ops)}")
+        lines.append(f"left to torch: {plain(ops)}")
     if found.triton_share is not None:
         lines.append(f"Triton's share of device time: {share(found.triton_share)}")
     if found.roofline_share is not None:
@@ -178,9 +183,9 @@ def _facts(found: Verdict, run: str | None, out: Console) -> None:
         lines.append(f"peak memory: {size(found.peak_memory_bytes)}{beside}")
     if found.deterministic is False:
         lines.append("[yellow]not deterministic[/]: the same input gave different bits")
-    lines += [f"[yellow]note[/]: {escape(note)}" for note in found.notes]
+    lines += [f"[yellow]note[/]: {plain(note)}" for note in found.notes]
     if run is not None:
-        lines.append(f"recorded in {escape(run)}")
+        lines.append(f"recorded in {plain(run)}")
     for line in lines:
         out.print(line, soft_wrap=True, highlight=False)
 

@@ -5,23 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from autotriton.bench import published
 from autotriton.bench.comparing import Comparison, Pair
 from autotriton.bench.score import Mean, Score, Share
-from autotriton.cli.show import screen
+from autotriton.cli.show import plain, screen
 from autotriton.judge.cheats import MEANINGS
 from autotriton.report.numbers import NONE, NOT_MEASURED, counted, p_value, percent
-from autotriton.report.text import visible
 
 _RATES = ("call", "official", "checked", "fast1", "fast2", "fast1 sure", "over compile", "mean", "mean/compile")
-
-
-def plain(text: str) -> str:
-    """Text that others wrote: no markup, and no commands to the terminal."""
-    return escape(visible(text))
 
 
 def scores(found: Sequence[Score], console: Console | None = None) -> None:
