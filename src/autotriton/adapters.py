@@ -14,6 +14,7 @@ import json
 import os
 import shutil
 import tempfile
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,14 @@ from autotriton.places import model_folder
 
 CONFIG = "adapter_config.json"
 WEIGHTS, COMPRESSED = "adapter_model.safetensors", "adapter_model.int8.safetensors"
+_OLD_WEIGHTS = "adapter_model.bin"
 SHIPPED = Path(__file__).parent / "models" / "shipped"
 """The adapter that comes with the package, by the name of its base."""
 _SCALE = ".scale"
 _LEVELS = 127.0
 _BASE = "base_model_name_or_path"
+_AGAIN = "copy it again, or make it again"
+_OTHER_BASE = "an adapter belongs to the model it was trained on"
 
 
 def compress(adapter: Path, target: Path, base: str) -> None:
@@ -35,8 +39,10 @@ def compress(adapter: Path, target: Path, base: str) -> None:
         raise UsageError(f"{adapter} holds no adapter", hint=f"{CONFIG} and {WEIGHTS} belong there")
     torch, files = _packages()
     tensors: dict[str, Any] = {}
-    for name, weight in files.load_file(str(adapter / WEIGHTS)).items():
+    for name, weight in _weights(adapter / WEIGHTS).items():
         weight = weight.float()
+        if not torch.isfinite(weight).all():
+            raise UsageError(f"{adapter / WEIGHTS} has weights that are no finite numbers", hint=f"the first is {name}")
         scale = weight.abs().amax(dim=-1, keepdim=True).clamp(min=1e-12) / _LEVELS
         # Rounded first: the numbers are those that the stored scale gives.
         tensors[name + _SCALE] = scale = scale.to(torch.bfloat16)
@@ -55,10 +61,7 @@ def is_compressed(folder: Path) -> bool:
 
 def base_of(folder: Path) -> str:
     """What the adapter says it belongs to: a folder, a model of `models/` by its name, or one on the hub."""
-    try:
-        named = json.loads((folder / CONFIG).read_text(encoding="utf-8"))[_BASE]
-    except (OSError, ValueError, KeyError, TypeError):
-        named = None
+    named = _config(folder).get(_BASE)
     if not named:
         raise UsageError(f"{folder / CONFIG} does not say what it belongs to", hint=f"write its base into {_BASE}")
     pulled = model_folder(str(named))
@@ -89,12 +92,11 @@ def opened(folder: Path, base: str, cache: Path) -> Path:
 
 def _decompress(folder: Path, target: Path, base: str) -> None:
     torch, files = _packages()
-    stored = files.load_file(str(folder / COMPRESSED))
-    weights = {
-        name: (whole.float() * stored[name + _SCALE].float()).to(torch.bfloat16)
-        for name, whole in stored.items()
-        if not name.endswith(_SCALE)
-    }
+    stored = _weights(folder / COMPRESSED)
+    names = [name for name in stored if not name.endswith(_SCALE)]
+    if missing := [name for name in names if name + _SCALE not in stored]:
+        raise UsageError(f"{folder / COMPRESSED} lacks the scale of {missing[0]}", hint=_AGAIN)
+    weights = {name: (stored[name].float() * stored[name + _SCALE].float()).to(torch.bfloat16) for name in names}
     for path in sorted(folder.iterdir()):
         if path.is_file() and path.name not in (COMPRESSED, CONFIG):
             shutil.copyfile(path, target / path.name)
@@ -102,8 +104,56 @@ def _decompress(folder: Path, target: Path, base: str) -> None:
     files.save_file(weights, str(target / WEIGHTS), metadata={"format": "pt"})
 
 
+def attached(model: Any, adapter: Path | str, *, trainable: bool = False) -> Any:
+    """The model with an ordinary adapter (a folder, or a name on the hub) that was made for such a model: peft alone
+    begins anew with layers the adapter does not know, and forgets those the model does not have."""
+    if (folder := Path(adapter)).is_dir():
+        _config(folder)
+        if not any((folder / name).is_file() for name in (WEIGHTS, _OLD_WEIGHTS)):
+            raise UsageError(f"{folder} holds no weights", hint=f"{WEIGHTS} belongs there")
+        if (folder / WEIGHTS).is_file():
+            _weights(folder / WEIGHTS)
+    peft: Any = importlib.import_module("peft")
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Found missing adapter keys")  # told below
+            made = peft.PeftModel.from_pretrained(model, str(adapter), is_trainable=trainable)
+        found = made.load_adapter(str(adapter), made.active_adapter, is_trainable=trainable)
+    except Exception as error:  # noqa: BLE001 - peft, torch and the hub each raise their own
+        text = " ".join(str(error).split())[:300]
+        raise UsageError(f"the adapter {adapter} does not fit the model: {text}", hint=_OTHER_BASE) from None
+    for names, what in ((found.missing_keys, "knows nothing of"), (found.unexpected_keys, "has weights for")):
+        if names:
+            raise UsageError(
+                f"the adapter {adapter} does not fit the model: it {what} {names[0]} and {len(names) - 1} more",
+                hint=_OTHER_BASE,
+            )
+    return made
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    path = folder / CONFIG
+    try:
+        values = json.loads(path.read_bytes())
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}", hint=_AGAIN) from None
+    except ValueError as error:
+        raise UsageError(f"{path} is no JSON: {error}", hint=_AGAIN) from None
+    if not isinstance(values, dict):
+        raise UsageError(f"{path} is no config of an adapter", hint=_AGAIN)
+    return values
+
+
+def _weights(path: Path) -> dict[str, Any]:
+    _, files = _packages()
+    try:
+        return dict(files.load_file(str(path)))
+    except (importlib.import_module("safetensors").SafetensorError, OSError) as error:
+        raise UsageError(f"{path} is damaged: {' '.join(str(error).split())[:300]}", hint=_AGAIN) from None
+
+
 def _write_config(folder: Path, target: Path, base: str) -> None:
-    config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+    config = _config(folder)
     text = json.dumps({**config, _BASE: base}, indent=1)
     (target / CONFIG).write_text(text + "\n", encoding="utf-8")
 

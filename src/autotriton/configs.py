@@ -49,7 +49,7 @@ def checked(kind: type[AnyConfig], values: dict[str, Any], where: str = "the con
         key = ".".join(str(part) for part in first["loc"])
         if first["type"] == "extra_forbidden":
             raise UsageError(f"{where} has the unknown key {key}", hint=_nearest_key(kind, first["loc"])) from None
-        text = str(first["msg"]).removeprefix("Value error, ")
+        text = str(first["msg"]).removeprefix("Value error, ").replace("valid tuple", "valid list")
         raise UsageError(f"{where}: {key}: {text}" if key else f"{where}: {text}") from None
 
 

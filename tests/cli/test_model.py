@@ -59,6 +59,15 @@ def test_pack_and_unpack_say_what_they_made(run, models, tmp_path):
     assert (tmp_path / "back.gguf").read_bytes() == (models / "some.gguf").read_bytes()
 
 
+def test_a_failed_compression_leaves_nothing(run, models, tmp_path):
+    pytest.importorskip("safetensors.torch")
+    (models / "adapter" / "adapter_model.safetensors").write_bytes(b"cut off")
+    code, _, err = run("model", "compress", models / "adapter", tmp_path / "small")
+    assert code == 2
+    assert "adapter_model.safetensors is damaged" in err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["models"]
+
+
 @pytest.mark.parametrize(
     ("args", "words"),
     [

@@ -49,6 +49,31 @@ def test_half_the_size_and_nearly_the_same_numbers(adapter: Path, tmp_path: Path
     assert sum(one.numel() * one.element_size() for one in stored.values()) == numbers + 2 * rows
 
 
+def test_damaged_adapters_are_one_line_and_leave_nothing_in_the_cache(adapter: Path, tmp_path: Path) -> None:
+    compress(adapter, tmp_path / "small", "base")
+    stored = load_file(str(tmp_path / "small" / COMPRESSED))
+    save_file({name: one for name, one in stored.items() if "scale" not in name}, str(tmp_path / "small" / COMPRESSED))
+    with pytest.raises(UsageError, match=r"lacks the scale of a.lora_A.weight"):
+        opened(tmp_path / "small", "base", tmp_path / "cache")
+    data = (tmp_path / "small" / COMPRESSED).read_bytes()
+    (tmp_path / "small" / COMPRESSED).write_bytes(data[: len(data) // 2])
+    with pytest.raises(UsageError, match=f"{COMPRESSED} is damaged"):
+        opened(tmp_path / "small", "base", tmp_path / "cache")
+    assert list((tmp_path / "cache" / "adapters").iterdir()) == []
+    (adapter / CONFIG).write_text("[]")
+    with pytest.raises(UsageError, match="is no config of an adapter"):
+        compress(adapter, tmp_path / "other", "base")
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
+def test_weights_that_are_no_numbers_are_not_made_some(adapter: Path, tmp_path: Path, wrong: float) -> None:
+    weights = load_file(str(adapter / WEIGHTS))
+    weights["a.lora_A.weight"][3, 5] = wrong
+    save_file(weights, str(adapter / WEIGHTS))
+    with pytest.raises(UsageError, match=r"no finite numbers \(the first is a.lora_A.weight\)"):
+        compress(adapter, tmp_path / "small", "base")
+
+
 def test_opened_once_and_again_when_it_changes(adapter: Path, tmp_path: Path) -> None:
     assert opened(adapter, "base", tmp_path / "cache") == adapter
     compress(adapter, tmp_path / "small", "base")

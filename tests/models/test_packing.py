@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+from pathlib import Path
 
 import pytest
 
-from autotriton.errors import UsageError
+from autotriton.errors import PrerequisiteError, UsageError
+from autotriton.models import packing
 from autotriton.models.packing import MANIFEST, pack, size, unpack
 
 
@@ -59,6 +63,79 @@ def test_parts_that_have_not_arrived_are_named(folder, tmp_path):
     (tmp_path / "packed" / "part-0003").unlink()
     with pytest.raises(UsageError, match=r"1 of 5 parts are missing from .*: part-0003"):
         unpack(tmp_path / "packed", tmp_path / "back")
+
+
+def test_all_that_is_wrong_is_told_at_once(folder, tmp_path):
+    pack(folder, tmp_path / "packed", 1000)
+    for name in ("part-0001", "part-0004"):
+        (tmp_path / "packed" / name).write_bytes(b"damaged")
+    (tmp_path / "packed" / "part-0002").unlink()
+    (tmp_path / "packed" / "part-0099").write_bytes(b"of another pack")
+    with pytest.raises(UsageError) as caught:
+        unpack(tmp_path / "packed", tmp_path / "back")
+    told = str(caught.value).replace(f"{tmp_path}/packed", "P")
+    assert "1 of 5 parts are missing from P: part-0002" in told
+    assert "P/part-0001, P/part-0004 are damaged" in told
+    assert "P/part-0099 is not in its manifest.json" in told
+    assert not (tmp_path / "back").exists()
+
+
+def test_an_extra_part_is_named(folder, tmp_path):
+    pack(folder, tmp_path / "packed", 1000)
+    (tmp_path / "packed" / "part-0006").write_bytes(b"of another pack")
+    with pytest.raises(UsageError, match=r"part-0006 is not in its manifest.json \(remove what is not in it"):
+        unpack(tmp_path / "packed", tmp_path / "back")
+
+
+def test_what_cannot_be_packed_is_named(folder, tmp_path):
+    (folder / "inner" / "gone").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(UsageError, match="inner/gone cannot be packed"):
+        pack(folder, tmp_path / "packed", 1000)
+    assert not (tmp_path / "packed").exists()
+
+
+def test_a_file_has_its_name_only_when_it_is_whole(folder, tmp_path, monkeypatch):
+    pack(folder / "inner" / "c", tmp_path / "packed", 1000)
+    copy = packing._copy
+
+    def killed(*given):
+        copy(*given)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(packing, "_copy", killed)
+        with pytest.raises(KeyboardInterrupt):
+            unpack(tmp_path / "packed", tmp_path / "back")
+    assert not (tmp_path / "back").exists()
+    rename = Path.rename
+    seen = []
+
+    def watched(self, target):
+        made = rename(self, target)
+        seen.append((tmp_path / "back").is_file())
+        return made
+
+    monkeypatch.setattr(Path, "rename", watched)
+    unpack(tmp_path / "packed", tmp_path / "back")
+    assert seen == [True], "one step from nothing to the whole file"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["back", "model", "packed"]
+
+
+def test_a_full_disk_is_one_line_and_leaves_the_room_it_had(folder, tmp_path, monkeypatch):
+    pack(folder, tmp_path / "packed", 1000)
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(packing, "_copy", full)
+    with pytest.raises(PrerequisiteError, match=r"back cannot be made: No space left on device \(free some space"):
+        unpack(tmp_path / "packed", tmp_path / "back")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "packed"]
+
+
+def test_a_place_that_cannot_be_written_is_one_line(folder, tmp_path):
+    with pytest.raises(UsageError, match=r"cannot be made: .*Not a directory"):
+        pack(folder / "inner", folder / "a" / "packed", 1000)
 
 
 @pytest.mark.parametrize("name", ["../escaped", "/tmp/escaped", "a/../../escaped", ""])

@@ -17,7 +17,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 import tiny_gguf  # noqa: E402
 from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: E402
 
-from autotriton.errors import ProposerError, UsageError  # noqa: E402
+from autotriton.adapters import compress  # noqa: E402
+from autotriton.errors import AutoTritonError, ProposerError, UsageError  # noqa: E402
 from autotriton.models import convert as converting  # noqa: E402
 from autotriton.models import hub, known, record  # noqa: E402
 from autotriton.models.convert import convert  # noqa: E402
@@ -210,7 +211,7 @@ def test_the_hub_says_no_at_once_when_it_may_not_be_asked(monkeypatch):
         hub.look("nobody/tiny")
 
 
-def test_an_adapter_is_merged_into_its_base(tmp_path):
+def test_an_adapter_is_merged_into_its_base(tmp_path, monkeypatch):
     peft = pytest.importorskip("peft")
     base = tiny_gguf.write(tmp_path / "model.gguf", "llama")
     convert(tmp_path / "model.gguf", tmp_path / "base")
@@ -224,9 +225,20 @@ def test_an_adapter_is_merged_into_its_base(tmp_path):
     assert [entry.base for entry in entries(tmp_path) if entry.kind == "adapter"] == [str(tmp_path / "base")]
     made = merge(tmp_path / "adapter", tmp_path / "merged")
     assert made.base == str(tmp_path / "base")
-    same_logits(tmp_path / "merged", adapted.eval(), 0.05)
     assert record.wrong_files(tmp_path / "merged", made) == []
+    same_logits(tmp_path / "merged", adapted.eval(), 0.05)
+    compress(tmp_path / "adapter", tmp_path / "small", str(tmp_path / "base"))
+    monkeypatch.setenv("AUTOTRITON_CACHE", str(tmp_path / "cache"))
+    merge(tmp_path / "small", tmp_path / "merged-small")
+    same_logits(tmp_path / "merged-small", adapted, 0.05)
     with pytest.raises(UsageError, match="holds no adapter"):
         merge(tmp_path / "base", tmp_path / "again")
+    for cut in ("adapter/adapter_model.safetensors", "base/model.safetensors"):
+        whole = (tmp_path / cut).read_bytes()
+        (tmp_path / cut).write_bytes(whole[: len(whole) // 2])
+        with pytest.raises(AutoTritonError, match="Error while deserializing header"):
+            merge(tmp_path / "adapter", tmp_path / "again")
+        (tmp_path / cut).write_bytes(whole)
+    assert not (tmp_path / "again.partial").exists()
     with pytest.raises(ProposerError, match="cannot be merged into"):
         merge(tmp_path / "adapter", tmp_path / "again", str(tmp_path / "nowhere"))

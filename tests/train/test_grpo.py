@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -14,10 +15,12 @@ from typing import Any
 
 import pytest
 
+from autotriton.errors import UsageError
 from autotriton.store import Store
-from autotriton.train import grpo
+from autotriton.train import grpo, rollout
 from autotriton.train.config import plain
 from autotriton.train.journal import METRICS_FILE, Journal
+from autotriton.train.reward import Reward
 
 pytestmark = pytest.mark.slow
 _CURVE = ("reward", "loss", "grad_norm", "attempts/accepted")
@@ -56,6 +59,26 @@ def test_rewards_move_the_weights_and_a_run_goes_on_identically(workshop: Any, l
     resumed = Store(whole.path.parent).resume(whole.id, plain(config))
     assert grpo.train(config, resumed).whole
     assert _curve(resumed) == curve
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_answers_of_earlier_weights_are_clipped(workshop: Any, monkeypatch: pytest.MonkeyPatch, ahead: bool) -> None:
+    earned = itertools.cycle([Reward(1.0), Reward(0.0)])
+    monkeypatch.setattr(rollout, "reward", lambda verdict, wanted: next(earned))
+    config = workshop.grpo(
+        workshop.model, ahead=ahead, steps=3, completion_tokens=8, mask_truncated=False, clip_low=1e-4
+    )
+    run = workshop.run(config)
+    grpo.train(config, run)
+    clipped = [row["clip_ratio/low_mean"] for row in Journal(run.path).rows() if "reward" in row]
+    assert clipped[0] == 0, "the weights that are trained gave these"
+    assert (max(clipped[1:]) > 0.1) is ahead
+
+
+def test_fewer_tasks_than_a_step_asks(workshop: Any) -> None:
+    config = workshop.grpo(workshop.model, tasks_per_step=8)
+    with pytest.raises(UsageError, match="a step asks 8 tasks, and there are 4 tasks"):
+        grpo.train(config, workshop.run(config))
 
 
 @pytest.mark.extra

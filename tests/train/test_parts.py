@@ -49,6 +49,10 @@ def test_a_config_with_changes(tmp_path: Path) -> None:
         ("[model\n", "is no TOML"),
         ("[model]\npath = 'm'\n", "data: Field required"),
         (BASE + "[optim]\nlearning_rate = nan\n", "learning_rate"),
+        (BASE + "[optim]\nclip_norm = inf\n", "clip_norm: Input should be a finite number"),
+        (BASE + "[solve]\nevery = 5\n", "solve.every needs data.held_out"),
+        ("[model]\npath = 'm'\n[data]\ntrain = []\n", "data.train: .*at least 1"),
+        ("micro_batch = 3\n" + BASE, "micro_batch = 3 does not divide the 512 answers of a step"),
     ],
 )
 def test_a_wrong_config_is_one_line(tmp_path: Path, text: str, message: str) -> None:
@@ -160,6 +164,58 @@ def test_rows_with_a_missing_column_are_one_line(tmp_path: Path) -> None:
     (tmp_path / "bad.parquet").write_bytes(b"no parquet")
     with pytest.raises(UsageError, match="is no Parquet file"):
         read(TaskRow, [tmp_path / "bad.parquet"])
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b"[1, 2]\n", r"line 1 is no row: \[1, 2\]"),
+        (b"null\n", "line 1 is no row: None"),
+        (b'{"id": "a"\n', "line 1 is no JSON"),
+        (b"\n\xff\xfe\n", "line 2 is no JSON: 'utf-8' codec"),
+        (b"", "no rows in"),
+    ],
+)
+def test_lines_that_are_no_rows_are_one_line(tmp_path: Path, text: bytes, words: str) -> None:
+    (tmp_path / "rows.jsonl").write_bytes(text)
+    with pytest.raises(UsageError, match=words):
+        read(TaskRow, [tmp_path / "rows.jsonl"])
+
+
+def test_blank_lines_are_no_rows(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    write(_rows(2), path)
+    path.write_text(path.read_text(encoding="utf-8").replace("\n", "\n\n"), encoding="utf-8")
+    assert read(TaskRow, [path]) == _rows(2)
+
+
+def test_a_parquet_file_damaged_inside_is_one_line(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = tmp_path / "rows.PARQUET"
+    pq.write_table(pa.Table.from_pylist([row.model_dump(mode="json") for row in _rows(50)]), path)
+    assert read(TaskRow, [path]) == _rows(50), "whatever case its name is written in"
+    data = bytearray(path.read_bytes())
+    data[4:60] = bytes(byte ^ 0x5A for byte in data[4:60])  # the first page's header
+    path.write_bytes(data)
+    with pytest.raises(UsageError, match=r"rows.PARQUET is damaged: .* \(copy it again"):
+        read(TaskRow, [path])
+
+
+def test_rows_of_which_none_is_left_are_one_line(tmp_path: Path) -> None:
+    held_out = tmp_path / "held_out.jsonl"
+    rows = [row.model_copy(update={"graph": "a"}) for row in _rows(2)]
+    write(rows, held_out)
+    with pytest.raises(UsageError, match="all 2 rows share a program with a task of"):
+        apart(rows, held_out)
+    with pytest.raises(UsageError, match="the config leaves out every row"):
+        apart([], held_out)
+
+
+def test_a_task_in_two_data_sets_is_one_task() -> None:
+    drawn = Curriculum(_rows(3) * 2, CurriculumPart(), seed=0).draw(6)
+    assert sorted(row.id for row in drawn) == ["t0", "t1", "t2"]
 
 
 def test_rows_of_held_out_programs_are_not_trained_on(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 from typing import Any
@@ -83,6 +84,52 @@ def test_time_runs_out(workshop: Any) -> None:
     outcome = sft.train(config, run, seconds=0.0)
     assert not outcome.whole
     assert (run.path / "checkpoints" / f"checkpoint-{outcome.steps}").is_dir()
+
+
+def test_a_run_that_has_made_its_steps_makes_no_more(workshop: Any) -> None:
+    config = workshop.sft()
+    run = workshop.run(config)
+    first = sft.train(config, run)
+    curve, weights = _curve(run), (first.folder / "model.safetensors").read_bytes()
+    shutil.rmtree(first.folder)  # it was killed before it had written this
+    again = sft.train(config, Store(run.path.parent).resume(run.id, plain(config)))
+    assert (again.steps, again.whole, _curve(run)) == (6, True, curve)
+    assert (again.folder / "model.safetensors").read_bytes() == weights
+    assert not (run.path / "checkpoints" / "checkpoint-7").exists()
+
+
+def test_a_damaged_checkpoint_costs_its_steps_only(workshop: Any) -> None:
+    config = workshop.sft(save_every=2, keep=3)
+    run = workshop.run(config)
+    sft.train(config, run)
+    curve = _curve(run)
+    for step in (4, 6):
+        optimizer = run.path / "checkpoints" / f"checkpoint-{step}" / "optimizer.pt"
+        optimizer.write_bytes(optimizer.read_bytes()[:-100])
+    assert sft.train(config, run).whole
+    assert _curve(run) == curve
+
+
+def test_a_disk_that_fills_up_costs_the_last_checkpoint_only(workshop: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    import transformers
+
+    config = workshop.sft(save_every=2)
+    whole, run = workshop.run(config), workshop.run(config)
+    sft.train(config, whole)
+    inner = transformers.Trainer._save_rng_state
+
+    def full(self: Any, folder: str) -> None:
+        if self.state.global_step == 4:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        inner(self, folder)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(transformers.Trainer, "_save_rng_state", full)
+        with pytest.raises(TrainError, match=r"cannot be written: No space left on device \(free some space"):
+            sft.train(config, run)
+    assert [path.name for path in (run.path / "checkpoints").glob("*/whole")] == ["whole"]
+    assert sft.train(config, run).whole
+    assert _curve(run) == _curve(whole)
 
 
 def test_rows_that_do_not_fit(workshop: Any) -> None:

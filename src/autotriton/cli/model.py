@@ -102,11 +102,11 @@ def compress(
 ) -> None:
     """Store an adapter in eight bits, half its size. Whatever takes adapters takes such a folder too."""
     from autotriton import adapters
-    from autotriton.models.files import refuse_taken, require, size_of
+    from autotriton.models.files import appearing, require, size_of
 
     require("torch", "safetensors", what="compressing an adapter")
-    refuse_taken(folder)
-    adapters.compress(adapter, folder, base)
+    with appearing(folder) as partial:
+        adapters.compress(adapter, partial, base)
     _done("compressed", folder, {"bytes": size_of(folder)}, as_json)
 
 

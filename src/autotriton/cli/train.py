@@ -1,15 +1,22 @@
-"""`autotriton train sft|grpo CONFIG`: real training, resumable. Exit 0 done, 1 stopped by itself."""
+"""`autotriton train sft|grpo CONFIG`: real training, resumable. Exit 0 done, 1 stopped by itself.
+
+`train compare` is in `train_compare.py`.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from autotriton.cli import train_compare
+
 if TYPE_CHECKING:
+    from autotriton.data.rows import TaskRow
     from autotriton.store import Run
     from autotriton.train.config import Config
     from autotriton.train.running import Outcome
@@ -23,7 +30,8 @@ _Set = Annotated[
 _Runs = Annotated[Path, typer.Option(metavar="DIR", help="Where the run is recorded.")]
 _Resume = Annotated[str | None, typer.Option(metavar="RUN", help="Go on with an interrupted run.")]
 _Seconds = Annotated[
-    float | None, typer.Option(metavar="S", help="Save a checkpoint and end after this long; go on with --resume.")
+    int | None,
+    typer.Option(metavar="S", min=0, help="Save a checkpoint and end after this long; go on with --resume."),
 ]
 _Check = Annotated[bool, typer.Option("--check", help="Only check the config and the data.")]
 _Json = Annotated[bool, typer.Option("--json", help="The result as JSON.")]
@@ -41,7 +49,7 @@ def sft(
 
     wanted = load(SftConfig, config, set or ())
     if check:
-        _checked(wanted, len(read(Example, wanted.data.train, wanted.data.limit)), as_json)
+        _checked(wanted, read(Example, wanted.data.train, wanted.data.limit), as_json)
         return
     from autotriton.train import sft as training
 
@@ -61,7 +69,7 @@ def grpo(
 
     wanted = load(GrpoConfig, config, set or ())
     if check:
-        _checked(wanted, len(read(TaskRow, wanted.data.train, wanted.data.limit)), as_json)
+        _checked(wanted, read(TaskRow, wanted.data.train, wanted.data.limit), as_json)
         return
     from autotriton.train import grpo as training
 
@@ -69,8 +77,12 @@ def grpo(
         _print(training.train(wanted, run, seconds), run, as_json)
 
 
+app.command()(train_compare.compare)
+
+
 def _run(verb: str, config: Config, runs: Path, resume: str | None) -> Run:
     """The run, new or gone on with. Of several processes the first makes it, and the others only look."""
+    from autotriton.errors import UsageError
     from autotriton.judge import JUDGE_VERSION
     from autotriton.store import Store
     from autotriton.train import processes
@@ -80,25 +92,32 @@ def _run(verb: str, config: Config, runs: Path, resume: str | None) -> Run:
 
     def make() -> str:
         if resume is None:
-            first.append(Store(runs).create(verb, plain(config), judge_version=JUDGE_VERSION))
-            print(f"run {first[0].path}", file=sys.stderr)
+            store = Store(runs)
+            made = store.create(verb, plain(config), judge_version=JUDGE_VERSION)
+            print(f"run {made.path}", file=sys.stderr)
         else:
             path = Path(resume)
             store = Store(path.parent if len(path.parts) > 1 else runs)  # a run is named by its id or by its folder
-            first.append(store.resume(path.name, plain(config)))
+            made = store.open(path.name)
+            if made.info.verb != verb:
+                raise UsageError(f"run {made.id} is one of `{made.info.verb}`", hint=f"name one of `train {verb}`")
+        first.append(store.resume(made.id, plain(config)))  # a new one too: nobody else may write it
         return str(first[0].path.absolute())
 
     path = Path(processes.made_once(make))
     return first[0] if first else Store(path.parent).open(path.name)
 
 
-def _checked(config: Config, rows: int, as_json: bool) -> None:
-    if as_json:
-        from autotriton.train.config import plain
+def _checked(config: Config, rows: Sequence[TaskRow], as_json: bool) -> None:
+    from autotriton.train.config import plain
+    from autotriton.train.dataset import apart
 
-        print(json.dumps({"config": plain(config), "rows": rows}))
+    used = apart(rows, config.data.held_out)
+    if as_json:
+        print(json.dumps({"config": plain(config), "rows": len(rows), "used": len(used)}))
     else:
-        print(f"the config is fine; {rows} rows")
+        shared = f", {len(rows) - len(used)} of them share a program with a held-out task" if used != rows else ""
+        print(f"the config is fine; {len(rows)} rows{shared}")
 
 
 def _print(outcome: Outcome, run: Run, as_json: bool) -> None:

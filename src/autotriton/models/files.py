@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import importlib.util
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +16,7 @@ from autotriton.errors import PrerequisiteError, UsageError
 Progress = Callable[[str, int, int], None]
 """Told what is going on, how many bytes (or steps) are done, and of how many."""
 CHUNK = 1 << 20
+_FULL = os.strerror(errno.ENOSPC)
 
 
 def silent(what: str, done: int, total: int) -> None:
@@ -45,17 +48,29 @@ def files_in(folder: Path) -> list[Path]:
 
 
 @contextmanager
-def appearing(target: Path) -> Iterator[Path]:
-    """A folder to fill, which gets its name when the block ends well; what a killed run left is thrown away first."""
+def appearing(target: Path, only: str | None = None) -> Iterator[Path]:
+    """A folder to fill, which gets its name when the block ends well; what a killed run left is thrown away first.
+
+    `only` names the one file in it that gets the folder's name instead."""
     refuse_taken(target)
     partial = target.with_name(f"{target.name}.partial")
-    if partial.exists():
-        shutil.rmtree(partial)
-    partial.mkdir(parents=True)
-    yield partial
-    if target.is_dir():
-        target.rmdir()  # empty: `refuse_taken` has seen to that
-    partial.rename(target)
+    try:
+        if partial.exists():
+            shutil.rmtree(partial)
+        partial.mkdir(parents=True)
+        yield partial
+        if target.is_dir():
+            target.rmdir()  # empty: `refuse_taken` has seen to that
+        (partial if only is None else partial / only).rename(target)
+        if only is not None:
+            partial.rmdir()
+    except Exception as error:
+        shutil.rmtree(partial, ignore_errors=True)  # a half-made model may be what fills the disk
+        if _FULL in str(error):  # safetensors has an error of its own
+            raise PrerequisiteError(f"{target} cannot be made: {_FULL}", hint="free some space") from None
+        if isinstance(error, OSError):
+            raise UsageError(f"{target} cannot be made: {error}", hint="check what is read and written") from None
+        raise
 
 
 def refuse_taken(target: Path) -> None:

@@ -6,8 +6,8 @@ import importlib
 from pathlib import Path
 from typing import Any
 
-from autotriton.adapters import base_of, opened
-from autotriton.errors import ProposerError, UsageError
+from autotriton.adapters import attached, base_of, opened
+from autotriton.errors import AutoTritonError, ProposerError, UsageError
 from autotriton.line_cache import cache_folder
 from autotriton.models import record
 from autotriton.models.files import appearing, refuse_taken, require
@@ -31,15 +31,16 @@ def merge(adapter: Path, target: Path, base: str | None = None) -> ModelRecord:
 
 def _merge(adapter: Path, base: str, folder: Path) -> None:
     transformers: Any = importlib.import_module("transformers")
-    peft: Any = importlib.import_module("peft")
     transformers.logging.set_verbosity_error()
     tokens = str(adapter) if (adapter / "tokenizer_config.json").is_file() else base
+    whole = opened(adapter, base, cache_folder())
     try:
         model = transformers.AutoModelForCausalLM.from_pretrained(base, dtype="auto")
         tokenizer = transformers.AutoTokenizer.from_pretrained(tokens)
-        whole = opened(adapter, base, cache_folder())
-        merged = peft.PeftModel.from_pretrained(model, str(whole)).merge_and_unload(safe_merge=True)
-    except (OSError, ValueError, RuntimeError, KeyError) as error:
+        merged = attached(model, whole).merge_and_unload(safe_merge=True)
+    except AutoTritonError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a damaged checkpoint: each of its files has errors of its own
         text = " ".join(str(error).split())[:300]
         raise ProposerError(
             f"{adapter} cannot be merged into {base}: {text}", hint="--base names the model it was trained on"

@@ -56,6 +56,8 @@ def pack(source: Path, target: Path, part_size: int = PART_SIZE, progress: Progr
     paths = files_in(source) if source.is_dir() else [source]
     if not paths:
         raise UsageError(f"{source} is empty", hint="there is nothing to pack")
+    if lost := [path for path in source.rglob("*") if not path.is_file() and not path.is_dir()]:
+        raise UsageError(f"{lost[0]} cannot be packed: a link to nowhere, or no file", hint="remove it first")
     files: list[FileSum] = []
     parts: list[FileSum] = []
     with appearing(target) as folder:
@@ -99,7 +101,7 @@ def unpack(folder: Path, target: Path | None = None, progress: Progress = silent
     target = target or folder.resolve().parent / manifest.name
     refuse_taken(target)
     _verify(folder, manifest, progress)
-    with appearing(target) as partial:
+    with appearing(target, only=None if manifest.folder else manifest.files[0].path) as partial:
         stream = _stream(folder, manifest)
         held = b""
         for one in manifest.files:
@@ -107,14 +109,6 @@ def unpack(folder: Path, target: Path | None = None, progress: Progress = silent
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("wb") as out:
                 held = _copy(stream, held, out, one)
-    if manifest.folder:
-        return target
-    # A single file: take it out of the folder it appeared in.
-    inner = target / manifest.files[0].path
-    aside = target.with_name(f"{target.name}.one")
-    target.rename(aside)
-    (aside / inner.name).rename(target)
-    aside.rmdir()
     return target
 
 
@@ -139,16 +133,35 @@ def _read(folder: Path) -> Manifest:
 
 
 def _verify(folder: Path, manifest: Manifest, progress: Progress) -> None:
-    missing = [one.path for one in manifest.parts if not (folder / one.path).is_file()]
-    if missing:
-        count = f"{len(missing)} of {len(manifest.parts)} parts are missing"
-        raise UsageError(f"{count} from {folder}: {', '.join(missing[:8])}", hint="copy them and unpack again")
+    """All that is wrong is told at once: copying again may take long."""
+    wanted = [one.path for one in manifest.parts]
+    missing = [name for name in wanted if not (folder / name).is_file()]
+    strange = sorted(path.name for path in folder.glob("part-*") if path.name not in wanted)
+    damaged: list[str] = []
     total, done = sum(one.bytes for one in manifest.parts), 0
     for one in manifest.parts:
-        if sha256_of(folder / one.path) != one.sha256:
-            raise UsageError(f"{folder / one.path} is damaged: its sha256 is not the manifest's", hint="copy it again")
+        if one.path not in missing and sha256_of(folder / one.path) != one.sha256:
+            damaged.append(one.path)
         done += one.bytes
         progress("verifying", done, total)
+    wrong = []
+    if missing:
+        wrong.append(f"{len(missing)} of {len(wanted)} parts are missing from {folder}: {_some(missing)}")
+    if damaged:
+        wrong.append(f"{_some([str(folder / name) for name in damaged])} {_is(damaged)} damaged: another sha256")
+    if strange:
+        wrong.append(f"{_some([str(folder / name) for name in strange])} {_is(strange)} not in its {MANIFEST}")
+    if wrong:
+        hint = "copy them and unpack again" if missing or damaged else "remove what is not in it, or copy it again"
+        raise UsageError("; ".join(wrong), hint=hint)
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+
+
+def _is(names: list[str]) -> str:
+    return "is" if len(names) == 1 else "are"
 
 
 def _stream(folder: Path, manifest: Manifest) -> Iterator[bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -60,8 +61,12 @@ def read(folder: Path) -> ModelRecord | None:
 
 def wrong_files(folder: Path, record: ModelRecord) -> list[str]:
     """Files that are missing or not what they were."""
+    return wrong_among(folder, record.files)
+
+
+def wrong_among(folder: Path, files: Sequence[FileSum]) -> list[str]:
     wrong = []
-    for one in record.files:
+    for one in files:
         path = folder / one.path
         if not path.is_file() or path.stat().st_size != one.bytes or sha256_of(path) != one.sha256:
             wrong.append(one.path)

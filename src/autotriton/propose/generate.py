@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from autotriton import machine
-from autotriton.adapters import base_of, opened
+from autotriton.adapters import attached, base_of, opened
 from autotriton.line_cache import cache_folder
 
 CHILD = "autotriton.propose.generate"
@@ -188,7 +188,7 @@ def _load(path: str) -> tuple[Any, Any]:
     tokenizer, model = _load(base)
     if Path(path, "tokenizer_config.json").is_file():
         tokenizer = transformers.AutoTokenizer.from_pretrained(path)
-    return tokenizer, importlib.import_module("peft").PeftModel.from_pretrained(model, path)
+    return tokenizer, attached(model, path)
 
 
 def _source(path: str) -> tuple[str, dict[str, str]]:

@@ -8,15 +8,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
-from autotriton.configs import Part as Part
+from autotriton import configs
 from autotriton.configs import checked as checked
 from autotriton.configs import load as load
 from autotriton.configs import nearest
 from autotriton.configs import plain as plain
 from autotriton.data.families import FAMILIES
 from autotriton.types import Policy, Tier
+
+
+class Part(configs.Part):
+    """Without numbers that are none or have no end: JSON, in which a run keeps its config, knows neither."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
 
 
 class ModelPart(Part):
@@ -39,7 +45,7 @@ class LoraPart(Part):
 
 
 class DataPart(Part):
-    train: tuple[Path, ...]
+    train: tuple[Path, ...] = Field(min_length=1)
     """Parquet or JSON-lines files; rows of `autotriton.data.rows`."""
     held_out: Path | None = None
     limit: int | None = Field(default=None, ge=1)
@@ -60,7 +66,7 @@ class DataPart(Part):
 
 
 class OptimPart(Part):
-    learning_rate: float = Field(default=1e-4, gt=0, allow_inf_nan=False)
+    learning_rate: float = Field(default=1e-4, gt=0)
     schedule: Literal["cosine", "linear", "constant", "constant_with_warmup"] = "cosine"
     warmup_steps: int = Field(default=20, ge=0)
     weight_decay: float = Field(default=0.0, ge=0)
@@ -93,7 +99,7 @@ class JudgePart(Part):
     tier: Tier = Tier.RUN
     device: Literal["auto", "cpu", "cuda"] = "auto"
     workers: int | None = Field(default=None, ge=1)
-    timeout_s: float = Field(default=30.0, gt=0, allow_inf_nan=False)
+    timeout_s: float = Field(default=30.0, gt=0)
     cases: int = Field(default=4, ge=1)
 
 
@@ -147,6 +153,12 @@ class Config(Part):
     liger: bool = False
     """Norm, rotation and gate as liger-kernel's fused kernels: less memory, less time. Needs that package and a GPU."""
 
+    @model_validator(mode="after")
+    def _solving_needs_tasks(self) -> Self:
+        if self.solve.every and self.data.held_out is None:
+            raise ValueError("solve.every needs data.held_out: there are no tasks to solve")
+        return self
+
 
 class SftConfig(Config):
     """Supervised fine-tuning on verified pairs; the loss counts the answer only."""
@@ -192,6 +204,13 @@ class GrpoConfig(Config):
     """A failed answer is sent back once with the verdict; the second answer is rewarded."""
     reward: RewardPart = RewardPart()
     curriculum: CurriculumPart = CurriculumPart()
+
+    @model_validator(mode="after")
+    def _whole_micro_batches(self) -> Self:
+        answers = self.tasks_per_step * self.group
+        if answers % self.micro_batch:
+            raise ValueError(f"micro_batch = {self.micro_batch} does not divide the {answers} answers of a step")
+        return self
 
     @model_validator(mode="after")
     def _one_turn_ahead(self) -> Self:

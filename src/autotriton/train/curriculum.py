@@ -23,7 +23,7 @@ class Curriculum:
 
     def __init__(self, rows: Sequence[TaskRow], wanted: CurriculumPart, seed: int) -> None:
         self.rows = {row.id: row for row in rows}
-        self._ids = [row.id for row in rows]
+        self._ids = list(self.rows)  # a task may be in two data sets
         self._wanted = wanted
         self._random = random.Random(seed)
         self.rates: dict[str, float] = {row.id: row.solve_rate for row in rows if row.solve_rate is not None}

@@ -48,10 +48,15 @@ def chosen(examples: Iterable[Example], part: DataPart) -> Iterator[Example]:
 
 def apart(rows: Sequence[AnyRow], held_out: Path | None) -> list[AnyRow]:
     """Those that share no program, at any size, with a held-out task; data sets split differently may be mixed."""
+    if not rows:
+        raise UsageError("the config leaves out every row", hint="data.forms, data.prose and data.plain say which stay")
     if held_out is None:
         return list(rows)
     graphs = {row.graph for row in read(TaskRow, [held_out]) if row.graph}
-    return [row for row in rows if row.graph not in graphs]
+    kept = [row for row in rows if row.graph not in graphs]
+    if not kept:
+        raise UsageError(f"all {len(rows)} rows share a program with a task of {held_out}", hint="train on others")
+    return kept
 
 
 def write(rows: Iterable[TaskRow], path: Path) -> None:
@@ -69,7 +74,7 @@ def conversation(example: Example) -> list[dict[str, str]]:
 def _values(path: Path, kind: type[TaskRow]) -> Iterator[dict[str, Any]]:
     if not path.is_file():
         raise UsageError(f"the data file {path} does not exist", hint="build it with `autotriton data build`")
-    if path.suffix != ".parquet":
+    if path.suffix.lower() != ".parquet":
         yield from _lines(path)
         return
     try:
@@ -84,17 +89,26 @@ def _values(path: Path, kind: type[TaskRow]) -> Iterator[dict[str, Any]]:
     if missing := [name for name in needed if name not in table.schema_arrow.names]:
         raise UsageError(f"{path} lacks the column {missing[0]}", hint=f"needed: {', '.join(needed)}")
     known = [name for name in table.schema_arrow.names if name in kind.model_fields]
-    for batch in table.iter_batches(columns=known):
-        yield from batch.to_pylist()
+    try:
+        for batch in table.iter_batches(columns=known):
+            yield from batch.to_pylist()
+    except (OSError, ValueError) as error:  # pyarrow's own are among these
+        text = " ".join(str(error).split())[:300]
+        raise UsageError(f"{path} is damaged: {text}", hint="copy it again, or build it again") from None
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    with path.open(encoding="utf-8") as file:
+    with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
+            if not line.strip():
+                continue
             try:
-                yield json.loads(line)
+                values = json.loads(line.decode())
             except ValueError as error:
                 raise UsageError(f"{path}, line {number} is no JSON: {error}") from None
+            if not isinstance(values, dict):
+                raise UsageError(f"{path}, line {number} is no row: {' '.join(str(values).split())[:80]}")
+            yield values
 
 
 def _row(kind: type[AnyRow], values: dict[str, Any], path: Path, number: int) -> AnyRow:

@@ -14,6 +14,7 @@ from autotriton.train import attention, processes, running, weights
 from autotriton.train.config import GrpoConfig
 from autotriton.train.curriculum import Curriculum
 from autotriton.train.dataset import apart, read
+from autotriton.train.earlier import earlier
 from autotriton.train.grading import Grader, judge_options
 from autotriton.train.rollout import Rollout, earned
 from autotriton.train.running import Outcome, Unused, arguments
@@ -21,7 +22,6 @@ from autotriton.train.samplers import sampler_for
 from autotriton.train.sampling import encoded
 from autotriton.train.solving import Solver
 from autotriton.train.unpadded import unpadded
-from autotriton.train.watching import last_checkpoint
 
 
 def train(config: GrpoConfig, run: Run, seconds: float | None = None) -> Outcome:
@@ -29,24 +29,27 @@ def train(config: GrpoConfig, run: Run, seconds: float | None = None) -> Outcome
     processes.require_one("GRPO through TRL", "several GPUs: the verl recipe of docs/training.md")
     weights.require_packages(config.liger)
     weights.require_model(config.model)
-    whole = config.tasks_per_step * config.group
-    if whole % config.micro_batch:
-        raise UsageError(f"micro_batch = {config.micro_batch} does not divide the {whole} answers of a step")
     wanted = read(TaskRow, config.data.train, config.data.limit)
     rows = apart(wanted, config.data.held_out)
     model, tokenizer = weights.load(config)
     kept = fitting(rows, tokenizer, config.prompt_tokens)
     curriculum = Curriculum(kept, config.curriculum, config.optim.seed)
+    if len(curriculum.rows) < config.tasks_per_step:
+        tasks = f"{len(curriculum.rows)} tasks whose question fits into {config.prompt_tokens} tokens"
+        raise UsageError(f"a step asks {config.tasks_per_step} tasks, and there are {tasks}",
+                         hint="lower `tasks_per_step`, or train on more")  # fmt: skip
     options = judge_options(config.judge, config.reward)
     with Grader(options, config.judge.workers) as grader, Solver.beside(config, model, tokenizer) as solver:
         rollout = Rollout(config, run, curriculum, sampler_for(model, tokenizer), tokenizer, grader)
-        if (start := last_checkpoint(running.checkpoints(run))) is not None:
+        if (start := running.start(run)) is not None:
             rollout.restore(start)
         watch = running.watch(
             config, run, seconds, saving=rollout.save, solve=solver.measure if solver is not None else None
         )
         unused = Unused(len(rows) - len(kept), len(wanted) - len(rows))
-        return running.go(config, run, watch, lambda: _trainer(config, run, model, tokenizer, rollout, kept), unused)
+        return running.go(
+            config, run, watch, start, lambda: _trainer(config, run, model, tokenizer, rollout, kept), unused
+        )
 
 
 def fitting(rows: Sequence[TaskRow], tokenizer: Any, tokens: int) -> list[TaskRow]:
@@ -87,6 +90,7 @@ def _trainer(
         return earned(given["earned"])
 
     kind = unpadded(trl.GRPOTrainer) if config.model.attention == attention.NAME else trl.GRPOTrainer
+    kind = earlier(kind) if config.ahead else kind
     return kind(
         model=model,
         reward_funcs=[judged],

@@ -1,17 +1,14 @@
-"""A run's metrics on disk, one JSON line a step, and the curves drawn from them."""
+"""A run's metrics on disk, one JSON line a step."""
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 METRICS_FILE = "metrics.jsonl"
-CURVES_FILE = "curves.png"
 
 
 class Journal:
@@ -26,41 +23,38 @@ class Journal:
             file.write(json.dumps(line) + "\n")
 
     def rows(self) -> list[dict[str, Any]]:
-        if not self.path.is_file():
-            return []
+        """Up to the first line that is none of ours: the run was killed inside its last one."""
         found: list[dict[str, Any]] = []
-        for line in self.path.read_text(encoding="utf-8").splitlines():
+        for line in self._lines():
             try:
-                found.append(json.loads(line))
-            except ValueError:  # the run was killed inside its last line
+                row = json.loads(line)
+            except ValueError:
                 break
+            if not isinstance(row, dict) or not isinstance(row.get("step"), int):
+                break
+            found.append(row)
         return found
+
+    def unread(self) -> int:
+        """Lines behind the one `rows` stopped at: none, unless the file was damaged later."""
+        return max(0, len(self._lines()) - len(self.rows()) - 1)
 
     def rewind(self, step: int) -> None:
         """Forgets what came after `step`."""
         kept = [row for row in self.rows() if row["step"] <= step]
-        self.path.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
+        beside = self.path.with_name(f".{METRICS_FILE}")
+        beside.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
+        beside.replace(self.path)  # a full disk loses nothing
+
+    def _lines(self) -> list[bytes]:
+        return self.path.read_bytes().splitlines() if self.path.is_file() else []
 
 
-def draw(rows: Sequence[Mapping[str, Any]], names: Sequence[str], path: Path, title: str) -> bool:
-    """One small plot per metric that was measured; False where there is nothing to draw or nothing to draw with."""
-    series = {name: [(row["step"], row[name]) for row in rows if isinstance(row.get(name), float)] for name in names}
-    series = {name: points for name, points in series.items() if points}
-    if not series or importlib.util.find_spec("matplotlib") is None:
-        return False
-    figures: Any = importlib.import_module("matplotlib.figure")
-    columns = min(3, len(series))
-    lines = -(-len(series) // columns)
-    figure = figures.Figure(figsize=(4.2 * columns, 2.8 * lines), layout="constrained")
-    figure.suptitle(title)
-    for place, (name, points) in enumerate(series.items(), start=1):
-        axes = figure.add_subplot(lines, columns, place)
-        axes.plot([step for step, _ in points], [value for _, value in points], linewidth=1.4)
-        axes.set_title(name, fontsize=9)
-        axes.set_xlabel("step", fontsize=8)
-        axes.grid(alpha=0.25)
-    figure.savefig(path, dpi=130)
-    return True
+def number(value: Any) -> float | None:
+    """A metric as it was before it was written; None for what is no number."""
+    if isinstance(value, str):
+        return float(value) if value in ("nan", "inf", "-inf") else None
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _plain(value: Any) -> Any:

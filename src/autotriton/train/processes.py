@@ -46,18 +46,29 @@ def agreed(flag: bool) -> bool:
     return flag if count() == 1 else bool(_from_first(flag))
 
 
+def all_here() -> None:
+    """Waits until every process is here."""
+    if count() > 1:
+        _state().wait_for_everyone()
+
+
 def require_one(what: str, hint: str) -> None:
     if count() > 1:
         raise UsageError(f"{what} works in one process and {count()} were started", hint=hint)
 
 
 def _from_first(value: Any) -> Any:
+    _state()
+    box = [value]
+    importlib.import_module("accelerate.utils").broadcast_object_list(box)
+    return box[0]
+
+
+def _state() -> Any:
+    """accelerate's; the trainer uses the same one later."""
     try:
         accelerate: Any = importlib.import_module("accelerate")
     except ImportError:
         raise PrerequisiteError("several processes need accelerate", hint="pip install 'autotriton[train]'") from None
     torch: Any = importlib.import_module("torch")
-    accelerate.PartialState(cpu=not torch.cuda.is_available())  # the trainer uses the same one later
-    box = [value]
-    importlib.import_module("accelerate.utils").broadcast_object_list(box)
-    return box[0]
+    return accelerate.PartialState(cpu=not torch.cuda.is_available())

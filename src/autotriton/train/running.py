@@ -14,11 +14,12 @@ from typing import Any
 from autotriton.errors import TrainError
 from autotriton.propose.prompt import TRAINED_ON, shipped_prompt
 from autotriton.store import Run
-from autotriton.train import processes
+from autotriton.train import checkpoints, processes
 from autotriton.train.config import Config
+from autotriton.train.curves import CURVES_FILE, draw
 from autotriton.train.guard import Guard
-from autotriton.train.journal import CURVES_FILE, Journal, draw
-from autotriton.train.watching import Watch, callback, last_checkpoint
+from autotriton.train.journal import Journal
+from autotriton.train.watching import AllStepsMade, Watch, callback
 
 CHECKPOINTS, RESULT = "checkpoints", "adapter"
 _CURVES = ("loss", "reward", "grad_norm", "learning_rate", "entropy", "solve/pass@1", "attempts/cheated",
@@ -46,8 +47,9 @@ class Outcome:
     unused: Unused = Unused()
 
 
-def checkpoints(run: Run) -> Path:
-    return run.path / CHECKPOINTS
+def start(run: Run) -> Path | None:
+    """The checkpoint a run goes on from."""
+    return checkpoints.start(run.path / CHECKPOINTS)
 
 
 def arguments(config: Config, run: Run) -> dict[str, Any]:
@@ -55,7 +57,7 @@ def arguments(config: Config, run: Run) -> dict[str, Any]:
     torch: Any = importlib.import_module("torch")
     cuda = torch.cuda.is_available()
     return {
-        "output_dir": str(checkpoints(run)),
+        "output_dir": str(run.path / CHECKPOINTS),
         "per_device_train_batch_size": config.micro_batch,
         "learning_rate": config.optim.learning_rate,
         "lr_scheduler_type": config.optim.schedule,
@@ -71,33 +73,37 @@ def arguments(config: Config, run: Run) -> dict[str, Any]:
         "report_to": "none",
         "save_strategy": "steps",
         "save_steps": config.save_every,
-        "save_total_limit": config.keep,
+        "save_total_limit": None,  # `checkpoints.seal` removes old ones, once the new one is whole
         "disable_tqdm": not sys.stderr.isatty(),
     }
 
 
 def watch(config: Config, run: Run, seconds: float | None, **more: Any) -> Watch:
-    return Watch(Journal(run.path), Guard(config.guard), seconds=seconds, solve_every=config.solve.every, **more)
+    every, keep = config.solve.every, config.keep
+    return Watch(Journal(run.path), Guard(config.guard), seconds=seconds, solve_every=every, keep=keep, **more)
 
 
-def go(config: Config, run: Run, watch: Watch, build: Callable[[], Any], unused: Unused) -> Outcome:
-    """Trains, from the last checkpoint if there is one; then writes the result and the curves."""
-    start = last_checkpoint(checkpoints(run))
+def go(config: Config, run: Run, watch: Watch, start: Path | None, build: Callable[[], Any], unused: Unused) -> Outcome:
+    """Trains, from the checkpoint to go on from if there is one; then writes the result and the curves."""
     if processes.is_first():
-        watch.journal.rewind(0 if start is None else int(start.name.rpartition("-")[2]))
+        with checkpoints.writing(run.path):
+            watch.journal.rewind(0 if start is None else checkpoints.step_of(start))
     with _clear(config):
         trainer = build()
         trainer.add_callback(callback(watch))
         # It prints every step's metrics as a dict; they are in the journal.
         trainer.remove_callback(importlib.import_module("transformers").PrinterCallback)
-        trainer.train(resume_from_checkpoint=None if start is None else str(start))
+        trainer._save_checkpoint = checkpoints.writing(run.path)(trainer._save_checkpoint)
+        with contextlib.suppress(AllStepsMade):
+            trainer.train(resume_from_checkpoint=None if start is None else str(start))
     if watch.stopped is not None:
         raise TrainError(f"the run was stopped: {watch.stopped}", hint=_last_good(run))
     steps = int(trainer.state.global_step)
     result = run.path / RESULT
-    _replace(result, trainer)
-    if processes.is_first():
-        draw(watch.journal.rows(), _CURVES, run.path / CURVES_FILE, config.name or run.id)
+    with checkpoints.writing(run.path):
+        _replace(result, trainer)
+        if processes.is_first():
+            draw(watch.journal.rows(), _CURVES, run.path / CURVES_FILE, config.name or run.id)
     return Outcome(steps, not watch.out_of_time, result, unused)
 
 
@@ -119,7 +125,7 @@ def _replace(result: Path, trainer: Any) -> None:
 
 
 def _last_good(run: Run) -> str:
-    found = last_checkpoint(checkpoints(run))
+    found = checkpoints.newest(run.path / CHECKPOINTS)
     return (
         f"the last good checkpoint is {found}" if found else "no checkpoint was saved before; lower the learning rate"
     )

@@ -33,7 +33,8 @@ def train(config: SftConfig, run: Run, seconds: float | None = None) -> Outcome:
     with Solver.beside(config, model, tokenizer) as solver:
         watch = running.watch(config, run, seconds, solve=solver.measure if solver else None)
         unused = Unused(len(examples) - len(kept), len(wanted) - len(examples))
-        return running.go(config, run, watch, lambda: _trainer(config, run, model, tokenizer, kept), unused)
+        start = running.start(run)
+        return running.go(config, run, watch, start, lambda: _trainer(config, run, model, tokenizer, kept), unused)
 
 
 def fitting(examples: Sequence[Example], tokenizer: Any, tokens: int) -> list[Tokens]:

@@ -8,12 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from autotriton.train import checkpoints
 from autotriton.train.guard import Guard
 from autotriton.train.journal import Journal
 from autotriton.train.processes import agreed, is_first
 
-WHOLE_FILE = "whole"
-"""Last into a checkpoint's folder: a run that is killed before it goes on from an earlier one."""
+
+class AllStepsMade(Exception):
+    """Said instead of a first step by a run that has made its last one: its weights are loaded, nothing is trained."""
 
 
 class Watch:
@@ -28,6 +30,7 @@ class Watch:
         saving: Callable[[Path], None] | None = None,
         solve: Callable[[], dict[str, float]] | None = None,
         solve_every: int = 0,
+        keep: int = 1,
     ) -> None:
         self.journal, self.guard = journal, guard
         self.stopped: str | None = None
@@ -39,6 +42,12 @@ class Watch:
         self._step_began = time.monotonic()
         self._last_step = 0.0
         self._saving, self._solve, self._solve_every = saving, solve, solve_every
+        self._keep = keep
+
+    def train(self, state: Any) -> None:
+        """The trainer looks at its number of steps after a step only, and would make one too many."""
+        if state.global_step >= state.max_steps:
+            raise AllStepsMade
 
     def begin(self) -> None:
         self._step_began = time.monotonic()
@@ -48,7 +57,7 @@ class Watch:
         self._last_step = time.monotonic() - self._step_began
         self._longest_step = max(self._longest_step, self._last_step)
         if self._solve is not None and self._solve_every and state.global_step % self._solve_every == 0:
-            self.journal.write(state.global_step, self._solve())
+            self._write(state.global_step, self._solve())
         if self._deadline is not None and agreed(time.monotonic() + 1.5 * self._longest_step > self._deadline):
             self.out_of_time = state.global_step < state.max_steps
             control.should_save = self.stopped is None
@@ -58,7 +67,7 @@ class Watch:
         if state.global_step == 0 or "train_runtime" in metrics:
             return
         if is_first():
-            self.journal.write(state.global_step, {**metrics, "seconds/step": round(self._last_step, 3)})
+            self._write(state.global_step, {**metrics, "seconds/step": round(self._last_step, 3)})
         numbers = {name: float(value) for name, value in metrics.items() if isinstance(value, int | float | str)
                    and _is_number(value)}  # fmt: skip
         reason = self.guard.look(numbers)
@@ -69,11 +78,15 @@ class Watch:
 
     def save(self, arguments: Any, state: Any) -> None:
         """After the trainer's own files: what is ours, then the mark that nothing is missing."""
-        folder = Path(arguments.output_dir) / f"checkpoint-{state.global_step}"
-        if self._saving is not None:
-            self._saving(folder)
-        if is_first():
-            (folder / WHOLE_FILE).touch()
+        folder = checkpoints.at(Path(arguments.output_dir), state.global_step)
+        with checkpoints.writing(self.journal.path.parent):
+            if self._saving is not None:
+                self._saving(folder)
+            checkpoints.seal(folder, self._keep)
+
+    def _write(self, step: int, metrics: dict[str, Any]) -> None:
+        with checkpoints.writing(self.journal.path.parent):
+            self.journal.write(step, metrics)
 
 
 def callback(watch: Watch) -> Any:
@@ -81,6 +94,9 @@ def callback(watch: Watch) -> Any:
     base: Any = importlib.import_module("transformers").TrainerCallback
 
     class Watching(base):  # type: ignore[misc]
+        def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            watch.train(state)
+
         def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             watch.begin()
 
@@ -94,12 +110,6 @@ def callback(watch: Watch) -> Any:
             watch.save(args, state)
 
     return Watching()
-
-
-def last_checkpoint(folder: Path) -> Path | None:
-    """The newest checkpoint that was written whole."""
-    found = [path for path in folder.glob("checkpoint-*") if (path / WHOLE_FILE).is_file()]
-    return max(found, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
 
 
 def _is_number(value: Any) -> bool:
