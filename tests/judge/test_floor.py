@@ -61,6 +61,33 @@ def test_the_others_stop_and_go_on_and_ones_own_do_not() -> None:
     assert log == ["pause other", "wait other", "resume other"]
 
 
+def test_a_turn_says_what_it_cost() -> None:
+    floor = Floor()
+    with floor.alone() as first:
+        assert first.alone_s == 0.0, "it is not over"
+        time.sleep(0.05)
+    assert first.waited_s < 0.05 <= first.alone_s
+    release, took = threading.Event(), []
+
+    def hold() -> None:
+        with floor.alone():
+            release.wait(10)
+
+    def come() -> None:
+        with floor.alone() as turn:
+            pass
+        took.append(turn)
+
+    holding, waiting = threading.Thread(target=hold), threading.Thread(target=come)
+    holding.start()
+    waiting.start()
+    time.sleep(0.1)
+    release.set()
+    waiting.join(10)
+    holding.join(10)
+    assert took[0].waited_s >= 0.05 > took[0].alone_s
+
+
 def test_everybody_is_continued_when_the_work_raises() -> None:
     floor, log = Floor(), []
     floor.admit(lambda: Pretender("other", log))

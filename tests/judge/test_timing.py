@@ -11,7 +11,7 @@ import pytest
 
 from autotriton.errors import PrerequisiteError, UsageError
 from autotriton.judge import timing
-from autotriton.judge.floor import Floor
+from autotriton.judge.floor import Floor, Turn
 from autotriton.judge.options import JudgeOptions
 from autotriton.judge.processes import Gpu
 from autotriton.judge.rehearsal import variants_for
@@ -110,6 +110,7 @@ class FakeReference:
         self.check = {"passed": True, "detail": ""}
         self.quiet = True
         self.lock, self.process = threading.RLock(), object()
+        self.turns = [Turn(0.5, 0.25, 2.0), Turn(0.5, 0.0, 1.0)]
         self.log: list[str] = []
         self.seeds: list[int] = []
         self.__dict__.update(more)
@@ -397,6 +398,9 @@ def test_every_repetition_is_a_fresh_process():
     assert opened == [("cuda", Tier.TIME)] * 3
     assert on.more["timing"].samples == 3 * 3 * 8
     assert on.stage_seconds["time"] > 0
+    assert 0 < on.stage_seconds["time: slices, alone"] < on.stage_seconds["time"]
+    choices = [on.stage_seconds[f"time: baseline's choices, {part}"] for part in ("waited", "stopping", "alone")]
+    assert choices == [1.0, 0.25, 3.0]
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -43,6 +44,17 @@ class Member(Protocol):
 One = TypeVar("One", bound=Member)
 
 
+@dataclass
+class Turn:
+    """What one turn alone cost: everybody else stands still for its two last parts."""
+
+    waited_s: float = 0.0
+    """For the turn itself."""
+    stopping_s: float = 0.0
+    """Until the others stood still."""
+    alone_s: float = 0.0
+
+
 class Floor:
     """Hands out the GPU, first come, first served."""
 
@@ -66,17 +78,21 @@ class Floor:
             self._members.discard(member)
 
     @contextlib.contextmanager
-    def alone(self, *own: Member) -> Iterator[None]:
-        """The GPU for one's own processes only."""
+    def alone(self, *own: Member) -> Iterator[Turn]:
+        """The GPU for one's own processes only; the turn is known whole when it is over."""
+        turn, came = Turn(), time.monotonic()
         others = self._seize(own)
         started = time.monotonic()
+        turn.waited_s = started - came
         try:
             for member in others:
                 member.ask_to_pause()
             for member in others:
                 member.wait_paused()
-            yield
+            turn.stopping_s = time.monotonic() - started
+            yield turn
         finally:
+            turn.alone_s = time.monotonic() - started - turn.stopping_s
             for member in others:
                 member.resume()
             with self._changed:

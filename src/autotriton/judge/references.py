@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from autotriton.errors import JudgeError, TaskError
 from autotriton.judge.admissions import Admissions
 from autotriton.judge.channel import ChannelError
-from autotriton.judge.floor import Floor
+from autotriton.judge.floor import Floor, Turn
 from autotriton.judge.forks import Process
 from autotriton.judge.room import Room, Share
 from autotriton.judge.sandbox.limits import Limits
@@ -59,6 +59,8 @@ class ReferenceClient:
         self.users = 0
         self.lock = threading.RLock()
         """Held for a request, and around several by whoever has the GPU alone: never wait for it while one has that."""
+        self.turns: list[Turn] = []
+        """It has had the GPU alone, to choose among a baseline's configurations."""
         self._numbers = itertools.count()
 
     def session(self, *, timed: bool) -> tuple[int, dict[str, Any], list[int]]:
@@ -77,7 +79,8 @@ class ReferenceClient:
         try:
             answer, descriptors = self.process.receive(_OPEN_TIMEOUT_S)
             while answer.get("gate") == "enter":  # it needs the GPU alone before it can go on
-                with self._floor.alone(self.process):
+                with self._floor.alone(self.process) as turn:
+                    self.turns.append(turn)
                     self.process.channel.send({"go": True})
                     answer, descriptors = self.process.receive(_OPEN_TIMEOUT_S)
                 if answer.get("gate") == "leave":

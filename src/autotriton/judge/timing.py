@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from autotriton.errors import PrerequisiteError, UsageError
-from autotriton.judge.floor import Floor
+from autotriton.judge.floor import Floor, Turn
 from autotriton.judge.references import ReferenceClient
 from autotriton.judge.rooflines import roofline_seconds
 from autotriton.judge.trial import Bench, Decided, Trial
@@ -99,6 +99,7 @@ class Contest:
     def __init__(self, trial: Trial, reference: ReferenceClient, floor: Floor, spin_ms: float) -> None:
         self.trial, self.reference, self.floor, self._spin_ms = trial, reference, floor, spin_ms
         self.slices = self.noisy = 0
+        self.turns: list[Turn] = []
         self.candidate = Samples()
         self.baselines = {name: Samples() for name in trial.options.baselines}
         self.missing: set[str] = set()
@@ -128,7 +129,8 @@ class Contest:
     @contextmanager
     def _slice(self, bench: Bench) -> Iterator[None]:
         """The GPU to ourselves for a moment. The reference's lock comes first: another thread may share it."""
-        with self.reference.lock, self.floor.alone(bench.process, self.reference.process):
+        with self.reference.lock, self.floor.alone(bench.process, self.reference.process) as turn:
+            self.turns.append(turn)
             self.slices += 1
             self.noisy += not self.reference.ask("time", -1, phase="quiet", spin_ms=self._spin_ms)["quiet"]
             yield
@@ -192,6 +194,8 @@ class Contest:
 
     def conclude(self, judge: Judge) -> None:
         """Timing, speed-ups with intervals, the roofline, and whether to believe it."""
+        self._account("slices", self.turns)
+        self._account("baseline's choices", self.reference.turns)
         timing = self.candidate.timing()
         measured = {name: samples for name, samples in self.baselines.items() if samples.blocks}
         seconds = roofline_seconds(judge.processes.gpu(), self.reference.about, self.trial.task)
@@ -212,6 +216,15 @@ class Contest:
             ratio = (self.candidate.peak_bytes or 0) / eager.peak_bytes
             self.trial.notes.append(f"peak memory is {ratio:.2f} times eager's")
         self._believe(timing, share)
+
+    def _account(self, what: str, turns: Sequence[Turn]) -> None:
+        """How much of the time the GPU was not shared, and what that cost those who share it."""
+        for part, seconds in (
+            ("waited", sum(turn.waited_s for turn in turns)),
+            ("stopping", sum(turn.stopping_s for turn in turns)),
+            ("alone", sum(turn.alone_s for turn in turns)),
+        ):
+            self.trial.stage_seconds[f"time: {what}, {part}"] = seconds
 
     def _believe(self, timing: Timing, share: float | None) -> None:
         if share is not None and share > 1 / _BEYOND_ROOFLINE:
