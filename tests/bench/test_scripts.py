@@ -14,7 +14,9 @@ from golds import KERNELS, T_ANSWER, T_GOLD, T_TEST, G, T, task
 
 from autotriton.bench.examine import Examined, Job
 from autotriton.bench.scripts import ScriptExaminer
-from autotriton.types import Candidate, Outcome, Policy, Task
+from autotriton.judge.scripts import court
+from autotriton.judge.scripts.official import failed
+from autotriton.types import Candidate, Official, Outcome, Policy, Task
 
 Examine = Callable[[Task, str], Examined]
 TIMEOUT_S = 20.0
@@ -267,7 +269,6 @@ def test_a_hang_costs_nobody_else_the_verdict() -> None:
     hang = "import time\n" + T_GOLD.replace("    return", "    time.sleep(600)\n    return")
     codes = [hang, T_GOLD, "raise ValueError"]
     jobs = [Job(number, T, Candidate(task_id=T.id, code=code)) for number, code in enumerate(codes)]
-    # It hangs twice: in the official protocol, which starts the processes first, and before the judge.
     examiner = ScriptExaminer(Policy.STRICT, "cpu", 2, 6.0, trust_candidate=True)
     try:
         found = {examined.job.number: examined for examined in examiner.examine(iter(jobs))}
@@ -278,6 +279,46 @@ def test_a_hang_costs_nobody_else_the_verdict() -> None:
     assert outcome(found[0]) is Outcome.TIMED_OUT
     assert outcome(found[1]) is Outcome.CORRECT
     assert outcome(found[2]) is Outcome.RUNTIME_ERROR
+
+
+def test_what_ends_in_the_test_itself_has_failed_and_its_gold_is_not_opened(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opened: list[str] = []
+    real = court.open_reference
+    monkeypatch.setattr(court, "open_reference", lambda *given, **named: opened.append("") or real(*given, **named))
+    examiner = ScriptExaminer(Policy.STRICT, "cpu", 1, TIMEOUT_S)
+    try:
+        found = one(examiner, T, T_ANSWER.replace("    return out", "    raise ValueError('too small')"))
+        assert outcome(found) is Outcome.RUNTIME_ERROR
+        assert found.verdict is not None
+        assert found.verdict.message.startswith("in the suite's own test: ")
+        assert not opened
+        assert outcome(one(examiner, T, T_ANSWER)) is Outcome.CORRECT
+        assert opened
+    finally:
+        examiner.close()
+
+
+@pytest.mark.parametrize(
+    ("detail", "expected"),
+    [
+        ("exit code -11", Outcome.CRASHED),
+        ("CompilationError: at 3:4", Outcome.COMPILE_ERROR),
+        ("exit code 3", Outcome.RUNTIME_ERROR),
+        ("used too much of: memory", Outcome.CRASHED),
+        ("ran past 6 s", Outcome.TIMED_OUT),
+    ],
+)
+def test_how_a_test_ends_says_what_failed(detail: str, expected: Outcome) -> None:
+    assert failed(detail) is expected
+
+
+def test_a_test_without_memory_for_it_says_nothing_about_a_candidate() -> None:
+    ended = Official(called=False, executed=False, detail="OutOfMemoryError: CUDA out of memory.")
+    assert not court.ends(ended)
+    assert court.ends(ended.model_copy(update={"detail": "ValueError: too small"}))
+    assert not court.ends(ended.model_copy(update={"called": True}))
 
 
 # --- golds that prove nothing ---------------------------------------------------------------------------------

@@ -31,6 +31,8 @@ _REPEATS = 2
 _MANDATORY_CASES = 3
 """Two draws and sign-mixed: always run; the other distributions while time allows."""
 _MOST_LATE_CALLS = 64
+NO_COMPILATION = ("CompilationError", "CompileTimeAssertionFailure", "UnsupportedLanguageConstruct", "PTXASError")
+"""Exceptions that say that a kernel does not compile."""
 _CASES_SHARE = 0.6
 """Of a candidate's time, for its cases; the rest is for loading and the work test."""
 
@@ -185,12 +187,7 @@ class Bench:
             return Decided(Outcome.REJECTED if do == "load" else Outcome.WRONG, self.tier, str(error.get("text")))
         if error.get("out_of_memory"):
             return Decided(Outcome.RUNTIME_ERROR, self.tier, f"{where}out of memory: {str(error.get('text'))[:200]}")
-        if error.get("type") in (
-            "CompilationError",
-            "CompileTimeAssertionFailure",
-            "UnsupportedLanguageConstruct",
-            "PTXASError",
-        ):
+        if error.get("type") in NO_COMPILATION:
             return Decided(Outcome.COMPILE_ERROR, Tier.COMPILE, f"{where}{text}")
         stage = "while it was imported and constructed" if do == "load" else self.RUNNING
         return Decided(Outcome.RUNTIME_ERROR, self.tier, f"{where}raised {stage}: {text}")

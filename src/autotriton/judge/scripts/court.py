@@ -18,12 +18,20 @@ from autotriton.judge.channel import ChannelError
 from autotriton.judge.options import JudgeOptions
 from autotriton.judge.processes import Processes
 from autotriton.judge.scripts import trial
-from autotriton.judge.scripts.official import Ran
+from autotriton.judge.scripts.official import Ran, failed
 from autotriton.judge.scripts.official import run as run_script
 from autotriton.judge.scripts.opening import Faulted, ScriptClient, open_reference
 from autotriton.judge.scripts.parts import script, split
 from autotriton.judge.trial import Decided, Trial
-from autotriton.types import Official, Task, Verdict
+from autotriton.types import Official, Task, Tier, Verdict
+
+_SHORTAGE = ("OutOfMemoryError", "out of memory", "CUDACachingAllocator")
+"""What `Official.detail` says where memory ran out; the last where PyTorch cannot ask NVML about it."""
+
+
+def ends(outcome: Official) -> bool:
+    """Whether the test as it stands ends a candidate, for reasons of its own: a full GPU may be its neighbours'."""
+    return not outcome.called and not any(words in outcome.detail for words in _SHORTAGE)
 
 
 @dataclass(frozen=True)
@@ -76,16 +84,20 @@ class ScriptCourt:
         outcome = self.official(task, code)
         try:
             try:
-                return Finding(self._checked(task, code), outcome)
+                return Finding(self._checked(task, code, outcome), outcome)
             except Faulted:  # while it was run again to be sure; the next process of it is not
-                return Finding(self._checked(task, code), outcome)
+                return Finding(self._checked(task, code, outcome), outcome)
         except TaskError as error:
             return Finding(None, outcome, str(error))
 
-    def _checked(self, task: Task, code: str) -> Verdict:
+    def _checked(self, task: Task, code: str, outcome: Official) -> Verdict:
+        """What ends in the test as it stands, where the gold does not, is not called again: it would end there too."""
         one = Trial(task, code, self.options, self.processes)
         try:
             trial.gate(one)
+            if ends(outcome) and self.gold_passes(task):
+                tier = Tier.INTERPRET if self.device == "cpu" else Tier.RUN
+                raise Decided(failed(outcome.detail), tier, f"in the suite's own test: {outcome.detail}")
             with one.stage("reference"), self._reference(task) as client:
                 return trial.judge(one, client, self.device)
         except Decided as decided:

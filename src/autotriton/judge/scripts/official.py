@@ -17,8 +17,11 @@ from autotriton.errors import JudgeError
 from autotriton.judge.channel import Channel, ChannelError
 from autotriton.judge.processes import Processes
 from autotriton.judge.sandbox.limits import Limits
+from autotriton.judge.trial import NO_COMPILATION
+from autotriton.types import Outcome
 
 _OUTPUT_BYTES = 4 << 20
+_LATE, _TOO_MUCH = "ran past", "used too much of"
 
 
 @dataclass(frozen=True)
@@ -55,11 +58,20 @@ def run(processes: Processes, script: str, name: str, *, device: str, timeout_s:
     if ending.reason.startswith("monitor"):
         raise JudgeError(f"the sandbox could not be set up: {ending.reason}", hint="run `autotriton doctor`")
     if ending.reason in ("deadline", "stuck"):
-        return Ran(False, ending.output, f"ran past {timeout_s:g} s")
+        return Ran(False, ending.output, f"{_LATE} {timeout_s:g} s")
     if ending.reason:
-        return Ran(False, ending.output, f"used too much of: {ending.reason}")
+        return Ran(False, ending.output, f"{_TOO_MUCH}: {ending.reason}")
     passed = ending.exit_code == 0
     return Ran(passed, ending.output, "" if passed else said or f"exit code {ending.exit_code}")
+
+
+def failed(detail: str) -> Outcome:
+    """What to call a script that did not pass, by `Ran.detail`."""
+    if detail.startswith(_LATE):
+        return Outcome.TIMED_OUT
+    if detail.startswith((_TOO_MUCH, "exit code -")):
+        return Outcome.CRASHED
+    return Outcome.COMPILE_ERROR if detail.partition(":")[0] in NO_COMPILATION else Outcome.RUNTIME_ERROR
 
 
 def main(control: socket.socket) -> None:
