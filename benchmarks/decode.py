@@ -5,7 +5,8 @@
 Meant for a GPU; on a CPU it runs too, with small numbers. Every answer has exactly `--tokens` tokens (no stop token),
 so both do the same work. `generate` may be timed on less where it would take minutes (`--generate-batch`,
 `--generate-tokens`): its tokens per second are then those of that smaller run. Identity is checked in greedy decoding
-on `--sample` prompts; where the two differ, the result says at which token and how far apart the two choices were.
+on `--sample` prompts; where the two differ, the result says at which token and how far apart the two choices were. In
+`--dtype float32` rounding leaves no room for that.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def main() -> int:
     transformers.logging.set_verbosity_error()
     tokenizer = transformers.AutoTokenizer.from_pretrained(args.model)
     model: Any = transformers.AutoModelForCausalLM.from_pretrained(
-        args.model, dtype=torch.bfloat16 if device == "cuda" else torch.float32
+        args.model, dtype=getattr(torch, args.dtype or ("bfloat16" if device == "cuda" else "float32"))
     )
     model = model.to(device).eval()
     prompts = [_prompt(tokenizer, number, args.prompt) for number in range(max(args.batch, args.sample))]
@@ -41,6 +42,7 @@ def main() -> int:
         "model": str(args.model),
         "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
         "versions": {"torch": torch.__version__, "transformers": transformers.__version__, "triton": _triton()},
+        "dtype": str(model.dtype),
         "batch": args.batch,
         "prompt_tokens": args.prompt,
         "tokens": args.tokens,
@@ -69,6 +71,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--model", required=True, type=Path)
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--tokens", type=int, default=1024)
+    parser.add_argument("--dtype", choices=["bfloat16", "float32"], help="by default bfloat16 on a GPU")
     parser.add_argument("--prompt", type=int, default=128, help="tokens of a prompt")
     parser.add_argument("--sample", type=int, default=8, help="prompts compared in greedy decoding")
     parser.add_argument("--sample-tokens", type=int, default=128)
