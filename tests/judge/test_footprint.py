@@ -18,7 +18,7 @@ def task(body: str, inputs: str) -> Task:
 def test_a_chain_needs_its_inputs_and_two_neighbours():
     # 1024 floats are 4096 bytes: the input, and at any time one result and the one it is made of.
     chain = "x = a[0] + 1\n    x = x * 2\n    x = torch.relu(x)\n    return x"
-    assert footprint(task(chain, "[torch.randn(1024)]")) == Footprint(1024, 4096, 4096, 3 * 4096)
+    assert footprint(task(chain, "[torch.randn(1024)]")) == Footprint(2048, 4096, 4096, 3 * 4096)
 
 
 def test_what_is_held_counts_and_views_do_not():
@@ -30,6 +30,7 @@ def test_what_is_held_counts_and_views_do_not():
 def test_nothing_is_made_however_large():
     huge = footprint(task("return a[0] @ a[1]", "[torch.randn(1 << 20, 1 << 16), torch.randn(1 << 16, 1 << 20)]"))
     assert huge.output_bytes == 4 << 40
+    assert huge.elements == (1 << 40) + 2 * (1 << 36)
     assert huge.peak_bytes == (4 << 40) + 2 * (4 << 36)
 
 

@@ -23,9 +23,10 @@ from autotriton.types import Task
 
 @dataclass(frozen=True)
 class Footprint:
-    """Bytes, and how many elements the inputs have; None where that cannot be found without a device."""
+    """None where something cannot be found without a device."""
 
     elements: int | None = None
+    """Of inputs and outputs; of the inputs alone where the outputs are not known."""
     bytes: int | None = None
     """Of the inputs."""
     output_bytes: int | None = None
@@ -54,6 +55,7 @@ def footprint(task: Task) -> Footprint:
             outputs = tensors_of(flatten(program.run(model, inputs))[0])
     except TaskError:
         return Footprint(elements, size)
+    elements += sum(tensor.numel() for tensor in outputs)
     held = sum(map(bytes_of, state(model).values()))
     return Footprint(elements, size, sum(map(bytes_of, outputs)), size + held + alive.peak, held)
 

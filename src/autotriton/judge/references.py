@@ -128,9 +128,9 @@ class References:
     ) -> ReferenceClient:
         """The task's reference process, in use until `give_back`.
 
-        With `at_most`, a task whose inputs hold more elements is taken at smaller shapes (`reduced`) or raises
-        TooLarge. `aside` is entered around every wait for other threads. `whole_gpu` waits until nobody else has
-        memory there.
+        With `at_most`, a task whose inputs and outputs hold more elements is taken at smaller shapes (`reduced`) or
+        raises TooLarge. `aside` is entered around every wait for other threads. `whole_gpu` waits until nobody else
+        has memory there.
         """
         key = (task.hash, device, seed, reduced, cases, admit)
         with self._changed:

@@ -11,10 +11,9 @@ import ast
 import itertools
 from collections.abc import Callable, Iterator
 
-import torch
-
 from autotriton.errors import TaskError
-from autotriton.judge.program import Program
+from autotriton.judge.program import Program, flatten
+from autotriton.judge.trace import tensors_of
 from autotriton.syntax import parse_source
 from autotriton.types import Task
 
@@ -81,5 +80,5 @@ def _runs(task: Task, at_most: int) -> bool:
         outputs = program.run(program.build(0), inputs)
     except TaskError:
         return False
-    tensors = [leaf for leaf in [*inputs.leaves(), outputs] if isinstance(leaf, torch.Tensor)]
+    tensors = tensors_of([*inputs.leaves(), *flatten(outputs)[0]])
     return bool(tensors) and all(t.numel() for t in tensors) and sum(t.numel() for t in tensors) <= at_most

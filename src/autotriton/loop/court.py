@@ -75,8 +75,8 @@ class JudgeCourt(AbstractContextManager["JudgeCourt"]):
         return Judge(options, processes=self._processes, seed=self._correct.seed)
 
     def look(self, task: Task) -> None:
-        elements, size = self._input_size(task)
-        if elements == 0:
+        size = self._input_bytes(task)
+        if size == 0:
             raise UsageError(
                 f"task {task.id} has no tensor inputs, and a kernel needs some to work on",
                 hint="let get_inputs return the tensors that change between calls",
@@ -85,8 +85,8 @@ class JudgeCourt(AbstractContextManager["JudgeCourt"]):
             text = f"its inputs alone take {size / 2**30:,.0f} GiB, and there are {self._memory_bytes() / 2**30:,.0f}"
             raise _does_not_fit(task, text)
 
-    def _input_size(self, task: Task) -> tuple[int | None, int | None]:
-        """Elements and bytes of the inputs; None where they cannot be drawn, which others will explain."""
+    def _input_bytes(self, task: Task) -> int | None:
+        """None where they cannot be drawn, which others will explain."""
         readable = (task.import_root,) if task.import_root else ()
         limits = Limits(deadline_s=_LOOK_S, allow_processes=True, readable=readable)
         process = self._processes.server(interpret=False).spawn("reference", limits)
@@ -97,7 +97,8 @@ class JudgeCourt(AbstractContextManager["JudgeCourt"]):
             answer = {}
         finally:
             process.end()
-        return answer.get("elements"), answer.get("bytes")
+        size: int | None = answer.get("bytes")
+        return size
 
     def _memory_bytes(self) -> int:
         gpu = self._processes.gpu() if self._correct.options.device != "cpu" else None
