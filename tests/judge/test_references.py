@@ -123,7 +123,7 @@ def test_a_task_larger_than_asked_for_is_told_before_it_is_run(real):
 @pytest.mark.interp
 def test_a_task_with_a_large_answer_is_as_large_as_that(real):
     body = "return torch.outer(x[0], x[1])"
-    outer = Task(id="outer", source=SOURCE.replace("return x * 2", body).replace("(8, 16)", "(2, 1 << 20)"))
+    outer = Task(id="outer", source=SOURCE.replace("return x * 2", body).replace("(8, 16)", "(2, 1048576)"))
     with pytest.raises(TooLarge):
         opened(real, outer, at_most=1 << 22)
     client = real.references.take(outer, "cpu", seed=1, cases=4, admit=False, at_most=1 << 22, reduced=True)
