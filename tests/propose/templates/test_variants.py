@@ -16,6 +16,7 @@ from whole_file import Sample, run_all  # noqa: E402
 
 from autotriton.propose.compiler import CompilerProposer  # noqa: E402
 from autotriton.propose.compiler.templates.engine import alternatives, emitted  # noqa: E402
+from autotriton.propose.compiler.templates.traceable import traceable  # noqa: E402
 from autotriton.types import Task  # noqa: E402
 
 pytestmark = pytest.mark.interp
@@ -63,6 +64,24 @@ _TAUGHT = {
         "torch.randn(2, 6, 7, 7) + 3",
         init="self.c = nn.Conv2d(6, 8, 3)\nself.n = nn.GroupNorm(4, 8)",
     ),
+    "same": Sample(
+        "return self.c[0](x)",
+        "torch.randn(2, 8, 5, 6)",
+        init='self.c = nn.ModuleList([nn.Conv2d(8, 4, (3, 4), padding="same", bias=False)])',
+    ),
+    "given_weight": Sample(
+        "return F.conv1d(x, self.w, stride=2)",
+        "torch.randn(2, 8, 9)",
+        init="self.w = nn.Parameter(torch.randn(4, 8, 3))",
+    ),
+    "images": Sample(
+        "return F.mish(self.a(x) * 8), F.instance_norm(x[0])",
+        "torch.randn(3, 5, 4, 6) + 3",
+        init="self.a = nn.InstanceNorm2d(5, affine=True, eps=1e-3)",
+    ),
+    "tracked": Sample(
+        "return self.a(x)", "torch.randn(3, 5, 9) + 3", init="self.a = nn.InstanceNorm1d(5, track_running_stats=True)"
+    ),
     "statistics": Sample(
         "return self.n(x).softmax(1), x.logsumexp((0, 2))",
         "torch.randn(3, 5, 9) + 3",
@@ -90,10 +109,32 @@ def test_statistics_in_double_precision_are_that_exact(results: dict[str, Any]):
         torch.testing.assert_close(given, wanted, rtol=1e-12, atol=0.0)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_instances_of_half_precision_are_normed_in_single(dtype: torch.dtype):
+    x = (torch.randn(2, 3, 4, 5) + 3).to(dtype)
+    norm = torch.nn.InstanceNorm2d(3, affine=True).to(dtype)
+    with traceable():
+        found = norm(x)
+    wanted = norm.float()(x.float())
+    torch.testing.assert_close(found, wanted.to(dtype), rtol=torch.finfo(dtype).eps, atol=1e-6)
+
+
 def test_what_is_taught_is_short_and_nothing_a_tuner_tries():
     taught, own = (replace(CONV, way=way).emitted().code for way in ("plain", ""))
     assert len(taught) < 2 / 3 * len(own)
     assert "plain" not in alternatives(CONV.request, "sample")
+
+
+def test_one_text_serves_convolutions_of_any_settings_with_a_bias_or_without():
+    layers = "self.a = nn.Conv2d(8, 8, 3, stride=2)\nself.b = nn.Conv2d(8, 4, 3, padding=1, groups=2, bias=False)"
+    code = Sample("return self.b(self.a(x))", "torch.randn(2, 8, 9, 9)", init=layers, way="plain").emitted().code
+    assert code.count("@triton.jit") == 1
+    told = ["weight", "bias", "stride", "padding", "dilation", "groups"]
+    for layer in "ab":
+        assert ", ".join(f"self.{layer}.{name}" for name in told) in " ".join(code.split())
+    # A layer that was changed behind its constructor is read as it is written: from the call.
+    changed = replace(CONV, init="self.c = nn.Conv2d(16, 16, 3)", forward="return F.conv2d(x, self.c.weight, stride=2)")
+    assert "[2, 2], [0, 0], [1, 1], 1" in replace(changed, way="plain").emitted().code
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 import torch.fx
+from torch.nn.modules.conv import _ConvNd
 
 from autotriton.propose.compiler.templates.piece import Epilogue, Site, shape_of
 
@@ -39,6 +40,8 @@ class ConvCall:
     same: bool
     """`padding="same"`: the output is as large as the input, and what is odd goes behind."""
     out_shape: tuple[int, ...]
+    module: str = ""
+    """How `forward` reads the layer that has just these settings: `self.conv`."""
 
     @property
     def dims(self) -> int:
@@ -158,7 +161,15 @@ def parse(node: torch.fx.Node) -> ConvCall | None:
         transposed=transposed,
         same=named == "same",
         out_shape=shape_of(node),
+        module=str(node.meta.get("layer", "")),
     )
+
+
+def is_of(call: ConvCall, layer: _ConvNd) -> bool:
+    """The layer's attributes are the call's; `padding="same"` is no attribute a wrapper could count with."""
+    settings = (call.stride, call.padding, call.dilation, call.output_padding, call.groups, call.bias is None)
+    said = (layer.stride, layer.padding, layer.dilation, layer.output_padding, layer.groups, layer.bias is None)
+    return settings == said
 
 
 def _parameters(name: str) -> tuple[str, ...]:
@@ -179,13 +190,14 @@ def _spread(value: object, dims: int) -> tuple[int, ...] | None:
 class ConvNames:
     """What the family's own tensors are called, out of the epilogue's way, and the start of every wrapper."""
 
-    def __init__(self, call: ConvCall, site: Site) -> None:
-        self.call, self.site = call, site
+    def __init__(self, call: ConvCall, site: Site, any_bias: bool = False) -> None:
+        """With `any_bias` the text is for calls with a bias and without: it takes one that may be None."""
+        self.call, self.site, self.any_bias = call, site, any_bias
         taken = {*site.epilogue.operands(), *site.epilogue.parameters(), *site.epilogue.arguments()}
         self.x, self.weight, self.bias = (_fresh(name, taken) for name in ("x", "weight", "bias"))
 
     def signature(self) -> str:
-        own = [self.x, self.weight, *([self.bias] if self.call.bias is not None else []), "stride", "padding"]
+        own = [self.x, self.weight, *([self.bias] if self._takes_bias else []), "stride", "padding"]
         own += ["output_padding"] if self.call.transposed else []
         return ", ".join([*own, "dilation", "groups", *self.site.epilogue.operands()])
 
@@ -212,8 +224,15 @@ class ConvNames:
     def formula(self) -> str:
         """For the docstring: what is stored."""
         kind = f"conv_transpose{self.call.dims}d" if self.call.transposed else f"conv{self.call.dims}d"
-        result = f"{kind}({self.x}, {self.weight})" + (f" + {self.bias}" if self.call.bias is not None else "")
+        if self.any_bias:
+            result = f"{kind}({self.x}, {self.weight}, {self.bias})"
+        else:
+            result = f"{kind}({self.x}, {self.weight})" + (f" + {self.bias}" if self.call.bias is not None else "")
         return self.site.epilogue.formula(result)
+
+    @property
+    def _takes_bias(self) -> bool:
+        return self.any_bias or self.call.bias is not None
 
     def bias_lines(self, channel: str, valid: str) -> list[str]:
         """Kernel statements that add the convolution's own bias."""

@@ -1,8 +1,11 @@
 """Convolution as one would write it first: for teaching, where a short program is worth more than a fast one.
 
 One program computes a block of output channels by a block of positions of one image; for every tap, a product over the
-channels. Thin groups and fp64, for which `tl.dot` has no use, take one output channel and sum channel by channel. A
+channels. Depthwise ones and fp64, for which `tl.dot` has no use, take one output channel and sum channel by channel. A
 transposed convolution asks of each position and tap which input reaches it, if any.
+
+The same text for every convolution of a kind: what its layer says is read off the layer, and there may be a bias or
+none.
 """
 
 from __future__ import annotations
@@ -18,20 +21,30 @@ from autotriton.propose.compiler.templates.conv_call import (
 )
 from autotriton.propose.compiler.templates.conv_direct import spanning
 from autotriton.propose.compiler.templates.conv_tile import upper
-from autotriton.propose.compiler.templates.piece import Piece, Places, Setting, Site
+from autotriton.propose.compiler.templates.piece import Piece, Places, Setting, Site, Written
 
 
 def render_plain(call: ConvCall, site: Site) -> Piece:
     writer = _Plain(call, site)
     text = writer.kernel() + "\n\n" + writer.wrapper()
-    return Piece(site.name, text, call.operands(), settings(call, site), ())
+    return Piece(site.name, text, writer.operands(), settings(call, site), ())
 
 
 class _Plain:
     def __init__(self, call: ConvCall, site: Site) -> None:
-        self.call, self.site, self.names = call, site, ConvNames(call, site)
+        self.call, self.site, self.names = call, site, ConvNames(call, site, any_bias=True)
         self.upper = upper(call)
+        self.thin = _thin(call)
         self.accumulator = "tl.float64" if call.dtype is torch.float64 else "tl.float32"
+
+    def operands(self) -> tuple[torch.fx.node.Argument | Written, ...]:
+        call, layer = self.call, self.call.module
+        if not layer:
+            known = call.operands()
+            return known if call.bias is not None else (*known[:2], None, *known[2:])
+        names = ["stride", "padding", *(["output_padding"] if call.transposed else []), "dilation", "groups"]
+        bias = Written(f"{layer}.bias") if call.bias is None else call.bias
+        return (call.x, call.weight, bias, *(Written(f"{layer}.{name}") for name in names))
 
     def kernel(self) -> str:
         head = f"@triton.jit\ndef {self.site.name}_kernel(\n{parameter_list(self._parameters(), self._constants())}\n):"
@@ -42,7 +55,7 @@ class _Plain:
         return missing_sizes(self.call, self.site.epilogue)
 
     def _parameters(self) -> list[str]:
-        pointers = [f"{self.names.x}_ptr", f"{self.names.weight}_ptr", *self.names.bias_pointer()]
+        pointers = [f"{self.names.x}_ptr", f"{self.names.weight}_ptr", f"{self.names.bias}_ptr"]
         return [*pointers, *self.site.epilogue.parameters(), *self._sizes(), "CG", *self.upper]
 
     def _geometry(self) -> list[tuple[str, str]]:
@@ -52,19 +65,19 @@ class _Plain:
         return [*found, ("GROUPS", "groups")]
 
     def _constants(self) -> list[str]:
-        blocks = ["BLOCK_M"] if self.call.thin else [*self._precision(), "BLOCK_M", "BLOCK_N", "BLOCK_K"]
+        blocks = ["BLOCK_M"] if self.thin else [*self._precision(), "BLOCK_M", "BLOCK_N", "BLOCK_K"]
         return [*(name for name, _ in self._geometry()), *blocks]
 
     def _precision(self) -> list[str]:
         return ["PRECISION"] if self.call.dtype is torch.float32 else []
 
     def _docstring(self) -> list[str]:
-        how = "One output channel of one image" if self.call.thin else "A block of output channels of one image"
+        how = "One output channel of one image" if self.thin else "A block of output channels of one image"
         return [f'"""{self.site.name}: {self.names.formula()}', "", f"{how} per program, tap by tap.", '"""']
 
     def _tile(self) -> list[str]:
         outputs = "OC // GROUPS"
-        if self.call.thin:
+        if self.thin:
             channels = ["oc = tl.program_id(2)", f"group = oc // ({outputs})", f"oc_in_group = oc % ({outputs})"]
             shape = "(BLOCK_M,)"
         else:
@@ -98,7 +111,7 @@ class _Plain:
         ]
         return [
             *lines,
-            indented([*self._reach(), *(self._sum() if self.call.thin else self._product())], self.call.dims),
+            indented([*self._reach(), *(self._sum() if self.thin else self._product())], self.call.dims),
         ]
 
     def _reach(self) -> list[str]:
@@ -157,24 +170,27 @@ class _Plain:
 
     def _finish(self) -> list[str]:
         image = ["n"] if self.call.batched else []
-        if self.call.thin:
-            bias = f"acc += tl.load({self.names.bias}_ptr + oc).to({self.accumulator})"
-            lines = [*([] if self.call.bias is None else [bias]), *spanning("oc", 1, self.call.pixels)]
+        if self.thin:
+            lines = self._bias(f"tl.load({self.names.bias}_ptr + oc).to({self.accumulator})")
+            lines += spanning("oc", 1, self.call.pixels)
             index = [*image, "oc", *(f"o{axis}" for axis in self.call.axes)]
             places = Places("n" if image and self.call.pixels > 1 else "")
             return [*lines, *self.site.epilogue.lines("acc", index, "position_exists", places)]
-        lines = self.names.bias_lines("[:, None]", "oc_exists")
+        lines = self._bias(f"tl.load({self.names.bias}_ptr + oc, mask=oc_exists, other=0.0)[:, None]")
         lines.append("mask = oc_exists[:, None] & position_exists[None, :]")
         index = [*image, "oc[:, None]", *(f"o{axis}[None, :]" for axis in self.call.axes)]
         places = Places("n", "", "place[None, :]", "positions") if image else Places()
         return [*lines, *self.site.epilogue.lines("acc", index, "mask", places)]
 
+    def _bias(self, value: str) -> list[str]:
+        return [f"if {self.names.bias}_ptr is not None:", f"    acc += {value}"]
+
     def wrapper(self) -> str:
         x, weight, epilogue = self.names.x, self.names.weight, self.site.epilogue
-        arguments = [x, weight, *self.names.bias_argument(), *epilogue.arguments(), *self._sizes(), "C // groups"]
+        arguments = [x, weight, self.names.bias, *epilogue.arguments(), *self._sizes(), "C // groups"]
         arguments += [*self.upper, *(f"{name}={value}" for name, value in self._geometry()), "**tiles"]
         rows = " * ".join(f"O{axis}" for axis in self.upper)
-        channels = "OC" if self.call.thin else 'groups * triton.cdiv(OC // groups, tiles["BLOCK_N"])'
+        channels = "OC" if self.thin else 'groups * triton.cdiv(OC // groups, tiles["BLOCK_N"])'
         body = [
             *self.names.unpacked(),
             f"{x} = {x}.contiguous()",
@@ -195,9 +211,14 @@ def possible(call: ConvCall) -> bool:
     return max(call.images, call.groups * call.group_outputs) <= 65535
 
 
+def _thin(call: ConvCall) -> bool:
+    """Decided by what kind of convolution it is: few channels alone are no reason, for others have many."""
+    return call.dtype is torch.float64 or (call.group_channels == 1 and call.groups > 1)
+
+
 def settings(call: ConvCall, site: Site) -> tuple[Setting, ...]:
     positions = _within(call.pixels, 16, 128)
-    if call.thin:
+    if _thin(call):
         return tuple({"BLOCK_M": size, "num_warps": 4} for size in dict.fromkeys((positions, 64, 256)))
     outputs, depth = _within(call.group_outputs, 16, 64), _within(call.group_channels, 16, 32)
     precision = {} if call.dtype is not torch.float32 else {"PRECISION": "tf32" if site.tf32 else "ieee"}

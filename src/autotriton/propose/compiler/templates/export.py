@@ -17,6 +17,7 @@ import torch.fx
 import torch.utils._pytree as pytree
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensor, FakeTensorMode
+from torch.nn.modules.conv import _ConvNd
 
 from autotriton.propose.compiler.inductor.program import (
     Unsupported,
@@ -31,6 +32,7 @@ from autotriton.propose.compiler.inductor.program import (
     state_path,
 )
 from autotriton.propose.compiler.inductor.record import Request
+from autotriton.propose.compiler.templates import conv_call
 from autotriton.propose.compiler.templates.decompositions import table
 from autotriton.propose.compiler.templates.expressions import name_of
 from autotriton.propose.compiler.templates.families import family_of
@@ -253,6 +255,7 @@ def _read(program: torch.export.ExportedProgram, model: Any, names: list[str], f
             sources[name] = state_path(model, str(spec.target).removeprefix(f"{_MODEL}."))
         else:
             sources[name] = _constant(program, model, str(spec.target))
+    _note_layers(program, model)
     writes, outputs = [], []
     for output in program.graph_signature.output_specs:
         kind = output.kind.name
@@ -266,6 +269,22 @@ def _read(program: torch.export.ExportedProgram, model: Any, names: list[str], f
         else:
             raise Unsupported(f"the exported program has an output of kind {kind}")
     return Exported(program.graph, sources, signature(model), fixed, _RETURNED[0], outputs, writes, inputs)
+
+
+def _note_layers(program: torch.export.ExportedProgram, model: Any) -> None:
+    """How `forward` reads the layer a convolution is written as, where its settings are just those of the layer."""
+    specs = program.graph_signature.input_specs
+    targets = {spec.arg.name: str(spec.target).removeprefix(f"{_MODEL}.") for spec in specs}
+    for node in program.graph.nodes:
+        if node.op != "call_function" or "conv" not in name_of(node):
+            continue
+        call = conv_call.parse(node)
+        path, _, name = targets.get(call.weight.name, "").rpartition(".") if call is not None else ("", "", "")
+        if call is None or not path or name != "weight" or not isinstance(model, nn.Module):
+            continue
+        layer = model.get_submodule(path)
+        if isinstance(layer, _ConvNd) and conv_call.is_of(call, layer):
+            node.meta["layer"] = state_path(model, path)
 
 
 def _constant(program: torch.export.ExportedProgram, model: Any, target: str) -> str:

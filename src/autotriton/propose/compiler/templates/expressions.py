@@ -275,9 +275,8 @@ def _pow_integers(x: str, y: str) -> str:
 
 
 def _mish(x: str) -> str:
-    # tanh(log1p(e)) with e = exp(x): the rational form needs one exponential. Beyond 20, mish(x) is x in fp32.
-    e = f"tl.exp(tl.where({x} > 20.0, 20.0, {x}))"
-    return f"tl.where({x} > 20.0, {x}, {x} * ({e} * ({e} + 2.0)) / ({e} * ({e} + 2.0) + 2.0))"
+    # tanh(log1p(e)) with e = exp(x) is n / (n + 2) with n = e (e + 2); written so that n may be infinite.
+    return f"{x} / (1.0 + 2.0 / (tl.exp({x}) * (tl.exp({x}) + 2.0)))"
 
 
 def _call(function: str) -> Callable[[str], str]:

@@ -26,7 +26,7 @@ from autotriton.propose.compiler.templates.formula import formula
 from autotriton.propose.compiler.templates.layout import call
 from autotriton.propose.compiler.templates.names import Names, identifier
 from autotriton.propose.compiler.templates.options import DEFAULT, Options
-from autotriton.propose.compiler.templates.piece import Piece, Setting, Site, node_at, shape_of
+from autotriton.propose.compiler.templates.piece import Piece, Setting, Site, Written, node_at, shape_of
 from autotriton.propose.compiler.templates.plain_tiles import steady
 from autotriton.propose.compiler.templates.plan import Plan
 from autotriton.propose.compiler.templates.scan_patterns import merge_scans
@@ -198,6 +198,8 @@ class _File:
     # --- forward ---------------------------------------------------------------------------------------------------
 
     def _text(self, value: Any) -> str:
+        if isinstance(value, Written):
+            return value.text
         if isinstance(value, list | tuple):
             return f"[{', '.join(self._text(item) for item in value)}]"
         if isinstance(value, torch.SymInt | torch.SymFloat):

@@ -104,12 +104,19 @@ class Site:
 
 
 @dataclass(frozen=True)
+class Written:
+    """An argument as `forward` writes it: `self.conv.stride`."""
+
+    text: str
+
+
+@dataclass(frozen=True)
 class Piece:
     """Kernels and the wrapper around them, as text."""
 
     name: str
     text: str
-    operands: tuple[torch.fx.node.Argument, ...]
+    operands: tuple[torch.fx.node.Argument | Written, ...]
     """The family's own arguments in the wrapper's order: nodes, or Python values written out. The planner appends those
     of the epilogue."""
     settings: tuple[Setting, ...] = ()

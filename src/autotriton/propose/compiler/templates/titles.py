@@ -32,7 +32,10 @@ def title_of(cluster: Cluster) -> str:
 
 
 def _word(node: torch.fx.Node) -> str:
-    """The function the program called, which a decomposed operator remembers."""
+    """The function the program called, which a decomposed operator remembers; the layer, where we took it apart."""
+    stack = list(node.meta.get("nn_module_stack", {}).values())
+    if stack and "InstanceNorm" in str(stack[-1][1]):
+        return "instance_norm"
     origin = node.meta.get("torch_fn")
     word = origin[1].rpartition(".")[2] if origin else ""
     if not word or word in ("getitem", "to", "default"):

@@ -19,6 +19,7 @@ from torch._decomp import decomposition_table
 from torch.nn.modules.batchnorm import _BatchNorm
 
 _BATCH_NORM = _BatchNorm.forward
+_INSTANCE_NORM = F.instance_norm
 
 
 @contextmanager
@@ -26,6 +27,7 @@ def traceable() -> Iterator[None]:
     with (
         mock.patch.object(F, "gaussian_nll_loss", _gaussian_nll_loss),
         mock.patch.object(_BatchNorm, "forward", _batch_norm),
+        mock.patch.object(F, "instance_norm", _instance_norm),
     ):
         yield
 
@@ -94,3 +96,32 @@ def _batch_norm(self: Any, input: Tensor) -> Tensor:
     self.running_mean.copy_(share * mean + (1.0 - share) * self.running_mean)
     self.running_var.copy_(share * var + (1.0 - share) * self.running_var)
     return F.batch_norm(input, None, None, self.weight, self.bias, True, 0.0, self.eps)
+
+
+def _instance_norm(
+    input: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Along the axes it reduces. Torch lays images and channels together to ask batch_norm, and what follows would have
+    to take that shape apart again.
+    """
+    # One element alone has no spread: torch says so.
+    alone = math.prod(input.shape[2:]) == 1
+    if alone or running_mean is not None or running_var is not None or not use_input_stats:
+        return _INSTANCE_NORM(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
+    half = input.dtype in (torch.float16, torch.bfloat16)
+    x = input.float() if half else input
+    var, mean = torch.var_mean(x, dim=list(range(2, input.dim())), correction=0, keepdim=True)
+    result = (x - mean) * torch.rsqrt(var + eps)
+    channels = (1, -1, *(1,) * (input.dim() - 2))
+    if weight is not None:
+        result = result * weight.reshape(channels)
+    if bias is not None:
+        result = result + bias.reshape(channels)
+    return result.to(input.dtype) if half else result
