@@ -227,6 +227,23 @@ def test_rows_of_held_out_programs_are_not_trained_on(tmp_path: Path) -> None:
     assert apart(rows, None) == rows
 
 
+def test_a_config_may_leave_out_the_words_on_grids_and_tiles() -> None:
+    said = {"id": "a/templates-ab12cd-0", "prompt": "p", "source": "s", "origin": "o", "licence": "l", "code": "c"}
+    plan = "One kernel does it all: `tanh(x)`."
+    borrowed = "`tl` has no `tanh`: it comes from `triton.language.extra.libdevice`."
+    program = "```python\nx = 1\n\ny = 2\n```"
+    grid, masks = "The grid of `tanh_kernel` is `(1,)`.", "Masks keep every access inside."
+    told = "\n\n".join((plan, grid, masks, borrowed, program))
+    row = Example(completion=told, route="templates", **said)
+
+    def taught(reasoning: str) -> str:
+        part = DataPart.model_validate({"train": ["x"], "reasoning": reasoning})
+        return next(chosen([row], part)).completion
+
+    assert taught("full") == told
+    assert taught("plan") == "\n\n".join((plan, borrowed, program))
+
+
 def test_a_config_chooses_forms_and_questions() -> None:
     def row(id: str, style: str, route: str, families: tuple[str, ...] = (), way: str = "") -> Example:
         said = {"prompt": "p", "source": "s", "origin": "o", "licence": "l", "completion": "c", "code": "c"}

@@ -54,6 +54,8 @@ class DataPart(Part):
     """SFT: at most so many forms of one program. The first is the templates' own; others differ in names and tiles."""
     prose: bool = True
     """SFT: also questions that describe the program they want. Wrappers are always described, and stay."""
+    reasoning: Literal["full", "plan"] = "full"
+    """SFT: what is said before a program; `plan` keeps the list of kernels and drops the words on grids and tiles."""
     plain: tuple[str, ...] = ()
     """SFT: operator families that are taught in the plain way only; answers written otherwise are left out."""
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from autotriton.data.build.routes import WRAPPERS
+from autotriton.data.pairs.reasoning import plan_only
 from autotriton.data.quality.sizes import sizes_are_fixed
 from autotriton.data.rows import PROSE, Example, TaskRow
 from autotriton.errors import PrerequisiteError, UsageError
@@ -43,7 +44,11 @@ def chosen(examples: Iterable[Example], part: DataPart) -> Iterator[Example]:
         other = example.way != PLAIN.name and example.route != WRAPPERS and example.families[:1] in plain
         fixed = example.way == PLAIN.name and sizes_are_fixed(example.code)
         if not many and not other and not fixed and (part.prose or not described):
-            yield example
+            yield example if part.reasoning == "full" else _planned(example)
+
+
+def _planned(example: Example) -> Example:
+    return example.model_copy(update={"completion": plan_only(example.completion)})
 
 
 def apart(rows: Sequence[AnyRow], held_out: Path | None) -> list[AnyRow]:

@@ -29,6 +29,16 @@ def explain(about: Facts, said: dict[str, tuple[str, str]], draw: Random) -> str
     return "\n\n".join(part for part in parts if part)
 
 
+def plan_only(completion: str) -> str:
+    """An answer with the kernels it is made of and what they borrow, without the words on grids and tiles: those say
+    what the program shows anyway.
+    """
+    said, fence, program = completion.partition("```")
+    paragraphs = said.strip().split("\n\n")
+    kept = [paragraphs[0], *(each for each in paragraphs[1:] if each.startswith("`tl` has no "))]
+    return "\n\n".join(kept) + "\n\n" + fence + program
+
+
 def borrowed_from(names: Sequence[str]) -> str:
     """Said before the program: what it imports is decided in its first lines. Empty where nothing is borrowed."""
     if not names:
