@@ -53,6 +53,7 @@ def compress(adapter: Path, target: Path, base: str) -> None:
             shutil.copyfile(path, target / path.name)
     _write_config(adapter, target, base)
     files.save_file(tensors, str(target / COMPRESSED), metadata={"format": "pt"})
+    (target / COMPRESSED).chmod(0o644)  # safetensors gives it to its owner alone
 
 
 def is_compressed(folder: Path) -> bool:
