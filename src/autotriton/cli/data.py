@@ -1,4 +1,4 @@
-"""`autotriton data build|stats|export|verify`: training data from a config. Exit 0 done, 1 rows that do not hold."""
+"""`autotriton data build|renew|stats|export|verify`: training data from a config. Exit 1: rows that do not hold."""
 
 from __future__ import annotations
 
@@ -90,6 +90,30 @@ def build(
         print(json.dumps({"folder": str(place), "stages": [_values(progress) for progress in told]}))
     elif stages[-1] == "finish":
         print(f"{place / 'dataset'}: sft.parquet, rl.parquet, held_out.parquet, card.md")
+
+
+@app.command()
+def renew(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="The config the set was built from.")],
+    folder: _Folder,
+    family: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only rows with operators of this family. Repeatable.")
+    ] = None,
+    workers: _Workers = None,
+    device: _Device = Device.AUTO,
+    as_json: _Json = False,
+) -> None:  # fmt: skip
+    """Write the templates' answers anew, as they are written today; what changed is judged. Goes on after a kill."""
+    from autotriton.configs import load
+    from autotriton.data.build.config import BuildConfig
+    from autotriton.data.build.renewing import renew as write_anew
+
+    wanted = load(BuildConfig, config, ())
+    with _watching() as watch:
+        progress = write_anew(wanted, folder, families=family or (), workers=workers, device=device.value, watch=watch)
+    _say(progress, as_json)
+    if as_json:
+        print(json.dumps({"folder": str(folder), "stages": [_values(progress)]}))
 
 
 @app.command()

@@ -56,7 +56,7 @@ def finish(folder: Folder, against: Sequence[Path] = ()) -> Progress:
             "harvest": selection["harvest"],
         },
     }
-    _write(folder.dataset, config, pairs, rl, held_out, removed, stats)
+    write_dataset(folder.dataset, config, pairs, rl, held_out, removed, stats)
     progress.done, progress.ended = len(pairs) + len(rl) + len(held_out), time.monotonic()
     progress.counts.update({"pairs": len(pairs), "RL tasks": len(rl), "held-out tasks": len(held_out)})
     return progress
@@ -123,7 +123,7 @@ def _tasks(
     ]
 
 
-def _write(
+def write_dataset(
     place: Path,
     config: BuildConfig,
     pairs: list[Example],

@@ -200,7 +200,7 @@ def _answers(part: Sequence[Proposed], config: BuildConfig, workers: int | None)
         if one.candidate.completion is not None:  # with words of its own
             yield Answer(one.chosen, one.route, one.candidate.id, 0, one.candidate.code, one.candidate.completion)
     wishes = [
-        Wish(one.candidate, _most_forms(one, config), str(config.seed), _function(one.chosen.task.task))
+        Wish(one.candidate, _most_forms(one, config), str(config.seed), asked_name(one.chosen.task.task))
         for one in compiled
     ]
     for one, made in zip(compiled, formed(wishes, workers or os.cpu_count() or 1), strict=True):
@@ -211,7 +211,7 @@ def _answers(part: Sequence[Proposed], config: BuildConfig, workers: int | None)
             yield Answer(one.chosen, one.route, one.candidate.id, number, form.code, form.completion)
 
 
-def _function(task: Task) -> str | None:
+def asked_name(task: Task) -> str | None:
     """Half of the functions keep their name, as benchmarks that describe a wrapper want it; half get a new one."""
     want = wanted(task)
     if not want.is_function:
