@@ -13,6 +13,7 @@ import pytest
 
 from autotriton.data.synth import RECIPES, TABLE, stream, synthesise
 from autotriton.data.synth.builder import Builder
+from autotriton.data.synth.recipes import BY_NAME
 from autotriton.data.synth.sizes import draw_shape, sizes_for
 from autotriton.data.synth.values import DOMAINS
 from autotriton.errors import UsageError
@@ -150,8 +151,9 @@ def test_operators_that_need_to_be_told_how_are_drawn_where_they_are_named_only(
     named = {op.name for op in TABLE.values() if op.named}
     assert "gru_stack" in named
     assert not named & {name for draft in drafts for name in draft.ops}
+    asking = ("recurrent_stack", "product_of_inputs")
     assert named == {
-        name for n in range(80) for name in synthesise(7, n, recipe="recurrent_stack").ops if TABLE[name].named
+        name for n in range(80) for name in synthesise(7, n, recipe=asking[n % 2]).ops if TABLE[name].named
     }
 
 
@@ -204,3 +206,49 @@ def test_a_stream_has_no_text_twice() -> None:
 def test_an_unknown_scale_or_recipe_is_one_clear_line(wrong: dict[str, str]) -> None:
     with pytest.raises(UsageError, match="known: "):
         synthesise(1, 1, **wrong)
+
+
+# --- modules that are told everything ----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def configured() -> list[object]:
+    names = [name for name in BY_NAME if name.endswith(("_layer", "_tail", "_along", "pooled", "normalised"))]
+    told = {"scale": "small", "configured": 1.0}
+    return [synthesise(9, number, recipe=names[number % len(names)], **told) for number in range(400)]
+
+
+def test_only_who_asks_gets_configured_modules() -> None:
+    asked = [synthesise(9, number, configured=0.5).task.source for number in range(60)]
+    plain = [synthesise(9, number).task.source for number in range(60)]
+    assert 0 < sum(one != other for one, other in zip(asked, plain, strict=True)) < 60
+    assert "configured 0.5" in synthesise(9, 0, configured=0.5).origin
+
+
+def test_what_a_constructor_is_not_given_has_a_default(configured: list) -> None:
+    left_out = 0
+    for draft in configured:
+        tree = ast.parse(draft.task.source)
+        model = next((node for node in tree.body if isinstance(node, ast.ClassDef)), None)
+        made = next((node for node in model.body if getattr(node, "name", "") == "__init__"), None) if model else None
+        if made is None:
+            continue
+        makers = next(node for node in tree.body if getattr(node, "name", "") == "get_init_inputs")
+        given = len(makers.body[0].value.elts)
+        taken, defaults = len(made.args.args) - 1, len(made.args.defaults)
+        assert taken - defaults <= given <= taken, draft.task.source
+        left_out += given < taken
+    assert left_out > 50
+
+
+def test_every_setting_of_a_layer_may_be_an_argument(configured: list) -> None:
+    text = "\n".join(draft.task.source for draft in configured)
+    for setting in ("stride", "padding", "output_padding", "dilation", "groups", "bias", "eps", "dim"):
+        assert f"{setting}={setting}" in text or f"self.{setting} = {setting}" in text, setting
+    assert "bias: bool = " in text
+    assert "dim=self.dim" in text
+    assert not {"\x06", "\x07"} & set(text)
+
+
+def test_dimensions_are_plain_numbers_elsewhere(drafts: list) -> None:
+    assert not any(mark in draft.task.source for draft in drafts for mark in "\x01\x02\x03\x04\x05\x06\x07")

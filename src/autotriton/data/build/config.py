@@ -22,6 +22,8 @@ class SynthPart(Part):
     """Only these compositions, each as often as the others (one named twice twice as often); empty: all of them, by
     their weights.
     """
+    configured: float = Field(default=0.0, ge=0, le=1)
+    """Share of the modules whose constructors take what layers and reductions may be told, most of it by default."""
 
     @model_validator(mode="after")
     def _known_recipes(self) -> Self:

@@ -20,7 +20,7 @@ def drafts(config: BuildConfig, report: Report) -> Iterator[Draft]:
     """Synthesis first: it is the largest and needs nothing but a seed."""
     if config.synth.count:
         part = config.synth
-        yield from stream(part.seed, part.count, scale=part.scale, recipes=part.recipes)
+        yield from stream(part.seed, part.count, scale=part.scale, recipes=part.recipes, configured=part.configured)
     if config.opinfo.per_operator:
         chosen = config.opinfo
         yield from opinfo.drafts(

@@ -6,6 +6,7 @@ Must stay true: everything random comes from the generator given, so the same se
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -254,9 +255,11 @@ class Builder:
 
 
 def _told(key: str, given: Any) -> Any:
-    """Operands and float constants stay marked until the text is written; everything else is literal."""
+    """Operands, float constants and single dimensions stay marked until the text is written; the rest is literal."""
     if isinstance(given, Value):
         return token(given)
+    if key == "dim" and re.fullmatch(r"-?\d+", str(given)):
+        return f"\x06{given}\x07"
     numeric = key in CONSTANTS and isinstance(given, str) and not given.startswith("'")
     return f"\x04{key}={given}\x05" if numeric else given
 

@@ -8,17 +8,21 @@ from __future__ import annotations
 import random
 import re
 from dataclasses import dataclass, field
+from typing import Any
 
 from autotriton.data.synth.builder import Builder, Given, Step, token
 from autotriton.data.synth.draws import drawn
 from autotriton.data.synth.naming import Names, size_names
 from autotriton.data.synth.style import Style
-from autotriton.data.synth.values import Op, Value
+from autotriton.data.synth.values import LayerArgument, Op, Value
 from autotriton.data.synth.wording import describe, function_name
 
 _TOKEN = re.compile("\x01(\\d+)\x02")
 _CONSTANT = re.compile("\x04(\\w+)=([^\x05]*)\x05")
+_DIMENSION = re.compile("\x06(-?\\d+)\x07")
 _WIDTH = 110
+_ALONG = ("reduction", "softmax", "scan", "norm", "sorting")
+"""Families of which a module is told its dimension."""
 HELPER = Op("helper", "pointwise", lambda builder, op, operands: None)
 SEQUENCE = Op("sequence", "view", lambda builder, op, operands: None, noun="out")
 
@@ -43,6 +47,8 @@ class Writer:
     """Module-level names and their values, in order."""
     arguments: dict[str, object] = field(default_factory=dict)
     """Constructor arguments."""
+    defaults: dict[str, object] = field(default_factory=dict)
+    """Those of them that need not be given."""
     setup: list[str] = field(default_factory=list)
     body: list[str] = field(default_factory=list)
     helpers: list[str] = field(default_factory=list)
@@ -240,10 +246,29 @@ def _atomic(text: str) -> bool:
 
 
 def _literal(text: str) -> str:
-    return _CONSTANT.sub(lambda match: match[2], text)
+    return _literal_dimensions(_CONSTANT.sub(lambda match: match[2], text))
+
+
+def _literal_dimensions(text: str) -> str:
+    return _DIMENSION.sub(lambda match: match[1], text)
+
+
+def _dimensions(writer: Writer, step: Step, text: str) -> str:
+    """The dimension a module works along is often the only thing it is told."""
+
+    def one(match: re.Match[str]) -> str:
+        if step.op.family not in _ALONG or writer.rng.random() < 0.3:
+            return match[1]
+        name = _hyper(writer, "dim", int(match[1]))
+        if (line := f"self.{name} = {name}") not in writer.setup:
+            writer.setup.append(line)
+        return f"self.{name}"
+
+    return _DIMENSION.sub(one, text) if writer.style.configured and writer.module else text
 
 
 def _constants(writer: Writer, step: Step, text: str) -> str:
+    text = _literal_dimensions(_dimensions(writer, step, text))
     if not writer.style.named_scalars:
         return _literal(text)
 
@@ -260,7 +285,7 @@ def _constants(writer: Writer, step: Step, text: str) -> str:
 
 def _hyper(writer: Writer, name: str, value: object, *, renamed: bool = False) -> str:
     """The value as the constructor writes it: an argument's name, or the literal."""
-    if not writer.style.hyper or isinstance(value, bool | str):
+    if not writer.style.hyper or isinstance(value, str) or (isinstance(value, bool) and not writer.style.configured):
         return repr(value)
     known = writer.arguments.get(name, value)
     if known != value or (renamed and name in writer.arguments):
@@ -295,10 +320,49 @@ def _constructed(writer: Writer, step: Step) -> str:
     """The call that makes a layer."""
     assert step.layer is not None
     parts = []
-    for argument in step.layer:
+    configured = writer.style.configured
+    for argument, usual in _settings(writer, step) if configured else [(argument, None) for argument in step.layer]:
         text = _hyper(writer, argument.hyper, argument.value)
+        if configured and argument.key and text in writer.arguments and writer.rng.random() < 0.8:
+            _default(writer, text, argument.value if usual is None else usual)
+        square = isinstance(argument.value, int) and argument.hyper == "kernel_size" and "Conv" in str(step.op.layer)
+        if configured and square and str(step.op.layer).endswith(("2d", "3d")) and writer.rng.random() < 0.3:
+            text = f"({', '.join([text] * int(str(step.op.layer)[-2]))})"
         parts.append(f"{argument.key}={text}" if argument.key else text)
     return f"{step.op.layer}({', '.join(parts)})"
+
+
+_PLACED = (("stride", 1), ("padding", 0), ("dilation", 1), ("groups", 1), ("bias", True))
+_USUAL: dict[str, tuple[tuple[str, Any], ...]] = {
+    "nn.ConvTranspose": (*_PLACED[:2], ("output_padding", 0), *_PLACED[2:]),
+    "nn.Conv": _PLACED,
+    "nn.Linear": (("bias", True),),
+    "nn.MaxPool": (("stride", None), ("padding", 0), ("dilation", 1)),
+    "nn.AvgPool": (("stride", None), ("padding", 0)),
+    "nn.BatchNorm": (("eps", 1e-5),),
+    "nn.GroupNorm": (("eps", 1e-5),),
+    "nn.LayerNorm": (("eps", 1e-5),),
+    "nn.InstanceNorm": (("eps", 1e-5),),
+}  # fmt: skip
+"""What layers may be told and mostly are not; None: the kernel's size."""
+
+
+def _settings(writer: Writer, step: Step) -> list[tuple[LayerArgument, Any]]:
+    """A layer's arguments and their usual values, many of those among them that it could do without."""
+    assert step.layer is not None
+    kind = next((kind for kind in _USUAL if str(step.op.layer).startswith(kind)), "")
+    kernel = next((argument.value for argument in step.layer if argument.hyper == "kernel_size"), None)
+    usual = {key: kernel if value is None else value for key, value in _USUAL.get(kind, ())}
+    given = {argument.key for argument in step.layer}
+    missing = [key for key in usual if key not in given and writer.rng.random() < 0.65]
+    found = [(argument, usual.get(argument.key or "")) for argument in step.layer]
+    return found + [(LayerArgument(usual[key], key, key), usual[key]) for key in missing]
+
+
+def _default(writer: Writer, name: str, usual: Any) -> None:
+    """What stands in the signature: the usual value, or what this module is made with."""
+    value = writer.arguments[name]
+    writer.defaults.setdefault(name, usual if writer.rng.random() < 0.5 else value)
 
 
 def _learned(writer: Writer, givens: list[Given]) -> None:
@@ -337,8 +401,11 @@ def _class(writer: Writer, called: list[str]) -> str:
         setup.append(f"self.to(torch.{builder.dtype})")
     parent = "super(Model, self).__init__()" if style.old_super else "super().__init__()"
     if setup or writer.rng.random() < 0.5:
-        told = [f"{name}: {_hint(value)}" if style.hints else name for name, value in writer.arguments.items()]
-        lines.append(f"    def __init__({', '.join(['self', *told])}):")
+        told = [_parameter(writer, name) for name in _in_order(writer)]
+        head = f"    def __init__({', '.join(['self', *told])}):"
+        if style.configured and len(head) > _WIDTH + 10:
+            head = "\n".join(["    def __init__(", *(f"        {one}," for one in ("self", *told)), "    ):"])
+        lines.append(head)
         lines += [f"        {line}" for line in (parent, *setup)] + [""]
     hint = (": torch.Tensor", " -> torch.Tensor" if len(builder.results) == 1 else "") if style.hints else ("", "")
     told = [f"{name}{hint[0]}" for name in called]
@@ -355,6 +422,27 @@ def _function(writer: Writer, entry: str, called: list[str]) -> str:
     if style.docstrings in ("class", "both"):
         lines.append(f'    """{describe([step.op for step in pruned(writer.builder)[0]])}"""')
     return "\n".join([*lines, *(f"    {line}" for line in writer.body)])
+
+
+def _in_order(writer: Writer) -> list[str]:
+    """Constructor arguments: those with a default come last."""
+    return sorted(writer.arguments, key=lambda name: name in writer.defaults)
+
+
+def _parameter(writer: Writer, name: str) -> str:
+    text = f"{name}: {_hint(writer.arguments[name])}" if writer.style.hints else name
+    if name not in writer.defaults:
+        return text
+    return f"{text} = {writer.defaults[name]!r}" if writer.style.hints else f"{text}={writer.defaults[name]!r}"
+
+
+def _given(writer: Writer) -> list[str]:
+    """Arguments a caller gives: up to the last that is not as it would be anyway, now and then all."""
+    names = _in_order(writer)
+    if writer.defaults and writer.rng.random() < 0.85:
+        while names and names[-1] in writer.defaults and writer.defaults[names[-1]] == writer.arguments[names[-1]]:
+            names.pop()
+    return names
 
 
 def _hint(value: object) -> str:
@@ -382,7 +470,8 @@ def _makers(writer: Writer, inputs: list[Given]) -> str:
     if not writer.module:
         return "\n".join(lines)
     given_names = []
-    for name, value in writer.arguments.items():
+    for name in _given(writer):
+        value = writer.arguments[name]
         spelled = name.upper() if style.constants == "caps" else name
         # A size above may already have the name with another value: then the number itself is given.
         if style.constants == "literal" or writer.constants.get(spelled, value) != value:

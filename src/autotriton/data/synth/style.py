@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,12 @@ class Style:
     """Sizes above the class, not below it."""
     return_variable: bool
     quotes: str
+    configured: bool = False
+    """The constructor takes what its layers and reductions may be told, most of it with a default."""
 
 
-def draw_style(rng: random.Random, sequential_share: float = 0.0) -> Style:
-    return Style(
+def draw_style(rng: random.Random, sequential_share: float = 0.0, configured_share: float = 0.0) -> Style:
+    style = Style(
         nested=rng.choice((0.0, 0.0, 0.15, 0.5, 0.9)),
         variables=rng.choice(("same", "same", "same", "nouns", "nouns", "numbered", "short")),
         constants=rng.choice(("top", "top", "literal", "caps")),
@@ -46,3 +48,8 @@ def draw_style(rng: random.Random, sequential_share: float = 0.0) -> Style:
         return_variable=rng.random() < 0.25,
         quotes=rng.choice(("'", '"')),
     )
+    # Drawn last and only where asked for: programs of other seeds stay as they are.
+    if not configured_share or rng.random() >= configured_share:
+        return style
+    named = style.named_scalars or rng.random() < 0.4
+    return replace(style, configured=True, hyper=True, sequential=False, named_scalars=named)

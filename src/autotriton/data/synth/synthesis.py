@@ -26,8 +26,12 @@ _TRIES = 200
 _DTYPES = ("float32",) * 30 + ("float16",) * 3 + ("bfloat16",) * 3 + ("float64",)
 
 
-def synthesise(seed: int, number: int = 0, *, scale: str = "laptop", recipe: str | None = None) -> Draft:
-    """Program `number` of a seed. `recipe` fixes the composition."""
+def synthesise(
+    seed: int, number: int = 0, *, scale: str = "laptop", recipe: str | None = None, configured: float = 0.0
+) -> Draft:
+    """Program `number` of a seed. `recipe` fixes the composition; `configured` is the share of modules that are told
+    everything through their constructors.
+    """
     if scale not in SCALES:
         raise UsageError(f"unknown scale {scale!r}", hint=f"known: {', '.join(SCALES)}")
     if recipe is not None and recipe not in BY_NAME:
@@ -37,21 +41,27 @@ def synthesise(seed: int, number: int = 0, *, scale: str = "laptop", recipe: str
         rng = random.Random(f"autotriton-synth/{SYNTH_VERSION}/{seed}/{number}/{scale}/{recipe}/{attempt}")
         chosen = BY_NAME[recipe] if recipe is not None else _chosen(rng)
         try:
-            return _grown(rng, chosen, seed, number, scale)
+            return _grown(rng, chosen, seed, number, scale, configured)
         except DeadEnd:
             continue
     raise UsageError(f"recipe {recipe!r} found no program in {_TRIES} tries", hint="use another seed or recipe")
 
 
 def stream(
-    seed: int, count: int, *, scale: str = "laptop", start: int = 0, recipes: Sequence[str] = ()
+    seed: int,
+    count: int,
+    *,
+    scale: str = "laptop",
+    start: int = 0,
+    recipes: Sequence[str] = (),
+    configured: float = 0.0,
 ) -> Iterator[Draft]:
     """`count` programs of a seed, all with different texts; where recipes are named, of these in turns."""
     seen: set[str] = set()
     number = start
     while len(seen) < count:
         recipe = recipes[number % len(recipes)] if recipes else None
-        draft = synthesise(seed, number, scale=scale, recipe=recipe)
+        draft = synthesise(seed, number, scale=scale, recipe=recipe, configured=configured)
         number += 1
         if draft.task.hash not in seen:
             seen.add(draft.task.hash)
@@ -62,7 +72,7 @@ def _chosen(rng: random.Random) -> Recipe:
     return rng.choices(RECIPES, weights=[recipe.weight for recipe in RECIPES])[0]
 
 
-def _grown(rng: random.Random, recipe: Recipe, seed: int, number: int, scale: str) -> Draft:
+def _grown(rng: random.Random, recipe: Recipe, seed: int, number: int, scale: str, configured: float) -> Draft:
     builder = Builder(
         rng,
         scale,
@@ -76,8 +86,9 @@ def _grown(rng: random.Random, recipe: Recipe, seed: int, number: int, scale: st
     steps, givens = pruned(builder)
     if not steps or not any(not given.learned for given in givens):
         raise DeadEnd("nothing to compute")
-    text = render(builder, draw_style(rng, recipe.sequential_share), rng)
+    text = render(builder, draw_style(rng, recipe.sequential_share, configured), rng)
     ops = tuple(dict.fromkeys(step.op.name for step in steps if step.op is not GUARD))
     task = Task(id=f"synth-{seed}-{number}-{recipe.name}", source=text.source, entry=text.entry)
     origin = f"autotriton-synth {SYNTH_VERSION} seed {seed} number {number} scale {scale}"
+    origin += f" configured {configured:g}" if configured else ""
     return Draft(task=task, kind=SourceKind.SYNTH, origin=origin, licence="Apache-2.0", ops=ops, recipe=recipe.name)

@@ -25,6 +25,10 @@ def _written(values: tuple[int, ...]) -> Any:
     return values[0] if len(set(values)) == 1 else values
 
 
+def _spread(value: Any, rank: int) -> tuple[int, ...]:
+    return tuple(value) if isinstance(value, tuple) else (int(value),) * rank
+
+
 def _groups(builder: Builder, given: int, out: int) -> int:
     if "groups" in builder.fixed:
         return int(builder.fixed["groups"])
@@ -40,28 +44,30 @@ def _convolution(rank: int, transposed: bool) -> Any:
         given, spatial = x.shape[1], x.shape[2:]
         out = int(builder.fixed.get("out", builder.size("channels")))
         kernel = builder.fixed.get("kernel") or _kernel(builder, spatial)
-        stride = int(builder.fixed.get("stride", rng.choice((1, 1, 1, 2, 2, 3))))
-        dilation = int(builder.fixed.get("dilation", rng.choice((1, 1, 1, 1, 2))))
+        strides = _spread(builder.fixed.get("stride", rng.choice((1, 1, 1, 2, 2, 3))), rank)
+        dilations = _spread(builder.fixed.get("dilation", rng.choice((1, 1, 1, 1, 2))), rank)
         padding = builder.fixed.get("padding")
         if padding == "same":
-            stride, kernel = 1, tuple(size | 1 for size in kernel)
-            pads = tuple(dilation * (size - 1) // 2 for size in kernel)
+            strides, kernel = (1,) * rank, tuple(size | 1 for size in kernel)
+            pads = tuple(d * (size - 1) // 2 for d, size in zip(dilations, kernel, strict=True))
         else:
             pad = rng.choice((0, 0, 1, kernel[0] // 2))
-            pads = tuple(min(pad, size - 1) if transposed else pad for size in kernel)
+            given_pads = _spread(pad if padding is None else padding, rank)
+            pads = tuple(min(p, size - 1) if transposed else p for p, size in zip(given_pads, kernel, strict=True))
         groups = _groups(builder, given, out)
-        extra = rng.randrange(stride) if transposed and stride > 1 and rng.random() < 0.4 else 0
+        extra = rng.randrange(min(strides)) if transposed and min(strides) > 1 and rng.random() < 0.4 else 0
+        along = list(zip(spatial, pads, kernel, strides, dilations, strict=True))
         if transposed:
-            sizes = tuple((n - 1) * stride - 2 * p + dilation * (k - 1) + extra + 1 for n, p, k in zip(spatial, pads, kernel, strict=True))  # fmt: skip
+            sizes = tuple((n - 1) * s - 2 * p + d * (k - 1) + extra + 1 for n, p, k, s, d in along)
         else:
-            sizes = tuple((n + 2 * p - dilation * (k - 1) - 1) // stride + 1 for n, p, k in zip(spatial, pads, kernel, strict=True))  # fmt: skip
-        if min(sizes) < 1 or any(n + 2 * p < dilation * (k - 1) + 1 for n, p, k in zip(spatial, pads, kernel, strict=True)):  # fmt: skip
+            sizes = tuple((n + 2 * p - d * (k - 1) - 1) // s + 1 for n, p, k, s, d in along)
+        if min(sizes) < 1 or any(n + 2 * p < d * (k - 1) + 1 for n, p, k, _, d in along):
             return None
         work = x.shape[0] * out * math.prod(kernel) * (given // groups) * math.prod(spatial if transposed else sizes)
         if work > builder.sizes.work:
             return None
         bias = bool(builder.fixed.get("bias", rng.random() < 0.7))
-        optional = [("stride", stride, 1), ("padding", _written(pads), 0), ("output_padding", extra, 0), ("dilation", dilation, 1), ("groups", groups, 1)]  # fmt: skip
+        optional = [("stride", _written(strides), 1), ("padding", _written(pads), 0), ("output_padding", extra, 0), ("dilation", _written(dilations), 1), ("groups", groups, 1)]  # fmt: skip
         keywords = [(key, value) for key, value, usual in optional if value != usual]
         layer = [Arg(given, "in_channels"), Arg(out, "out_channels"), Arg(_written(kernel), "kernel_size")]
         layer += [Arg(value, key, key) for key, value in keywords]

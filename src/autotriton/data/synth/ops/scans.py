@@ -15,9 +15,9 @@ def _scan(builder: Builder, op: Op, operands: tuple[Value, ...]) -> Plan | None:
     if not axes:
         return None
     axis = axes[-1] if builder.rng.random() < 0.6 else builder.rng.choice(axes)
-    dim = axis - x.rank if builder.rng.random() < 0.5 else axis
-    grows = math.sqrt(x.shape[axis]) if "sum" in op.name else 1.0
-    return Plan(x.shape, {"dim": dim, "n": x.shape[axis]}, bound=x.bound * grows)
+    dim = int(builder.fixed.get("dim", axis - x.rank if builder.rng.random() < 0.5 else axis))
+    grows = math.sqrt(x.shape[dim]) if "sum" in op.name else 1.0
+    return Plan(x.shape, {"dim": dim, "n": x.shape[dim]}, bound=x.bound * grows)
 
 
 def _difference(builder: Builder, op: Op, operands: tuple[Value, ...]) -> Plan | None:

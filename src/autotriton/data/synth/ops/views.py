@@ -26,6 +26,16 @@ def _swap(builder: Builder, op: Op, operands: tuple[Value, ...]) -> Plan | None:
     return Plan(tuple(shape), {"a": one, "b": two})
 
 
+def _turned(builder: Builder, op: Op, operands: tuple[Value, ...]) -> Plan | None:
+    """Rows and columns of a matrix, or of each matrix, change places."""
+    x = operands[0]
+    if x.rank < 2:
+        return None
+    written = ("T", "T", "t()") if x.rank == 2 else ("mT", "transpose(1, 2)" if x.rank == 3 else "transpose(-2, -1)")
+    turned = builder.rng.choice((*written, "transpose(-2, -1)"))
+    return Plan((*x.shape[:-2], x.shape[-1], x.shape[-2]), {"turned": turned})
+
+
 def _permute(builder: Builder, op: Op, operands: tuple[Value, ...]) -> Plan | None:
     x = operands[0]
     if x.rank < 3:
@@ -203,6 +213,7 @@ OPS = (
     _op("flatten", _flatten, "torch.flatten({0}, 1)", "{0}.flatten(1)", "{0}.reshape({n}, -1)", "{0}.reshape({0}.size(0), -1)", "{0}.flatten(start_dim=1)", noun="flat"),
     _op("transpose", _swap, "{0}.transpose({a}, {b})", "torch.transpose({0}, {a}, {b})", "{0}.transpose({a}, {b}).contiguous()"),
     _op("swapaxes", _swap, "torch.swapaxes({0}, {a}, {b})", "{0}.swapdims({a}, {b})", rarity=3),
+    _op("turn", _turned, "{0}.{turned}", named=True),
     _op("permute", _permute, "{0}.permute({order})", "torch.permute({0}, ({order}))", "{0}.permute({order}).contiguous()"),
     _op("unsqueeze", _unsqueeze, "{0}.unsqueeze({dim})", "torch.unsqueeze({0}, {dim})"),
     _op("squeeze", _squeeze, "{0}.squeeze({dim})", "torch.squeeze({0}, {dim})"),

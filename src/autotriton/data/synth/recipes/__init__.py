@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from autotriton.data.synth.recipes import blocks, chains, heavy, networks, small
+from autotriton.data.synth.recipes import blocks, chains, heavy, layers, networks, small
 from autotriton.data.synth.recipes.base import Recipe
 
-RECIPES: tuple[Recipe, ...] = (*chains.RECIPES, *blocks.RECIPES, *small.RECIPES, *heavy.RECIPES, *networks.RECIPES)
+RECIPES: tuple[Recipe, ...] = (
+    *chains.RECIPES,
+    *blocks.RECIPES,
+    *small.RECIPES,
+    *heavy.RECIPES,
+    *layers.RECIPES,
+    *networks.RECIPES,
+)
 BY_NAME: dict[str, Recipe] = {recipe.name: recipe for recipe in RECIPES}
