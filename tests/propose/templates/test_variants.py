@@ -82,6 +82,29 @@ _TAUGHT = {
     "tracked": Sample(
         "return self.a(x)", "torch.randn(3, 5, 9) + 3", init="self.a = nn.InstanceNorm1d(5, track_running_stats=True)"
     ),
+    "pools": Sample(
+        "return self.b(self.a(x)), self.c(x).relu(), F.max_pool2d(x, 4), F.avg_pool2d(x, 3, padding=1)",
+        "torch.randn(2, 3, 13, 10)",
+        init="self.a = nn.MaxPool2d(2)"
+        "\nself.b = nn.MaxPool2d((3, 2), stride=2, padding=(1, 0), dilation=(1, 2), ceil_mode=True)"
+        "\nself.c = nn.AvgPool2d(3, stride=2, ceil_mode=True, count_include_pad=False)",
+    ),
+    "pools_of_other_dimensions": Sample(
+        "return self.a(x), self.b(x[0]), self.c(x.unsqueeze(1))[0]",
+        "torch.randn(2, 3, 9, 8)",
+        init="self.a = nn.AvgPool3d(2, stride=(1, 2, 3))\nself.b = nn.MaxPool1d(3, padding=1)"
+        "\nself.c = nn.MaxPool3d(2, return_indices=True)",
+    ),
+    "groups_of_channels": Sample(
+        "return self.n(self.c(x)).mean((1, 2)), self.m(x[:, :, 0, 0]).sum(1)",
+        "torch.randn(2, 6, 7, 9) + 3",
+        init="self.c = nn.Conv2d(6, 8, 3)\nself.n = nn.GroupNorm(4, 8)\nself.m = nn.GroupNorm(3, 6, affine=False)",
+    ),
+    "product_of_many": Sample(
+        "return self.l(x) * self.w, self.l(x) + x[:, :1, :, :4], x @ x.transpose(-1, -2)",
+        "torch.randn(2, 3, 5, 6)",
+        init="self.l = nn.Linear(6, 4)\nself.w = nn.Parameter(torch.randn(3, 1, 4))",
+    ),
     "statistics": Sample(
         "return self.n(x).softmax(1), x.logsumexp((0, 2))",
         "torch.randn(3, 5, 9) + 3",
@@ -137,6 +160,41 @@ def test_one_text_serves_convolutions_of_any_settings_with_a_bias_or_without():
     assert "[2, 2], [0, 0], [1, 1], 1" in replace(changed, way="plain").emitted().code
 
 
+def test_one_text_serves_poolings_of_any_settings():
+    layers = "self.a = nn.MaxPool2d(2)\nself.b = nn.MaxPool2d((3, 2), stride=2, padding=1, dilation=2, ceil_mode=True)"
+    sample = Sample("return self.b(self.a(x)), F.max_pool2d(x, 5, 1)", "torch.randn(2, 8, 20, 20)", init=layers)
+    code = replace(sample, way="plain").emitted().code
+    assert code.count("@triton.jit") == 1
+    for layer in "ab":
+        settings = [f"self.{layer}.{name}" for name in ("kernel_size", "stride", "padding", "dilation", "ceil_mode")]
+        assert ", ".join(settings) in " ".join(code.split())
+    # A pooling that no layer has the settings of is written as it is called.
+    assert "[5, 5], [1, 1], [0, 0], [1, 1], False" in code
+    changed = replace(sample, forward="return F.max_pool2d(x, self.a.kernel_size, 1)")
+    assert "[2, 2], [1, 1], [0, 0], [1, 1], False" in replace(changed, way="plain").emitted().code
+
+
+def test_rows_of_a_product_are_not_taken_apart_where_nothing_needs_them_apart():
+    code = Sample("return self.l(x).relu()", "torch.randn(2, 3, 5, 6)", init="self.l = nn.Linear(6, 4)").emitted().code
+    assert "rows[:, None] * N" in code
+    assert "rows[:, None] //" not in code
+    bias = Sample(
+        "return self.l(x) + self.w",
+        "torch.randn(2, 5, 6)",
+        init="self.l = nn.Linear(6, 4)\nself.w = nn.Parameter(torch.randn(5, 4))",
+    )
+    assert "rows[:, None] %" in bias.emitted().code
+
+
+def test_what_follows_a_group_norm_knows_no_groups():
+    layers = "self.n = nn.GroupNorm(4, 8)"
+    code = (
+        Sample("return self.n(x).mean((1, 2, 3))", "torch.randn(2, 8, 7, 7)", init=layers, way="plain").emitted().code
+    )
+    mean = code[code.index("def mean(") : code.index("class ModelNew")]
+    assert "n_cols = add.shape[1] * add.shape[2] * add.shape[3]" in mean
+
+
 @pytest.mark.parametrize(
     ("sample", "small", "large"),
     [
@@ -159,7 +217,9 @@ def test_a_norm_behind_a_convolution_leaves_its_channels_whole():
     code = replace(CASES["plain_normed"], way="plain").emitted().code
     convolution = code[: code.index("def group_norm")]
     assert "oc[:, None] %" not in convolution
-    assert code.rstrip().endswith(".shape)")  # the result's shape is read off the convolution's
+    norm = code[code.index("def group_norm(") :]
+    assert "out = torch.empty_like(" in norm  # the result has the convolution's own shape, no groups
+    assert ".reshape(" not in norm
 
 
 def test_variants_that_change_nothing_are_left_out():

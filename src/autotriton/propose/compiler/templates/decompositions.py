@@ -87,15 +87,17 @@ def _log_softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
 def _group_norm(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, n: int, c: int, hxw: int, groups: int, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    grouped = x.reshape(n, groups, c // groups, hxw)
-    var, mean = torch.var_mean(grouped, dim=(2, 3), correction=0, keepdim=True)
+    """The result has the input's own shape, so that what follows has no groups to take apart."""
+    grouped = x.reshape(n, groups, c // groups, *x.shape[2:])
+    var, mean = torch.var_mean(grouped, dim=list(range(2, grouped.dim())), correction=0, keepdim=True)
     inverse = torch.rsqrt(var + eps)
-    y = (grouped - mean) * inverse
+    y = ((grouped - mean) * inverse).reshape(x.shape)
+    channels = (1, c, *(1,) * (x.dim() - 2))
     if weight is not None:
-        y = y * weight.reshape(1, groups, c // groups, 1)
+        y = y * weight.reshape(channels)
     if bias is not None:
-        y = y + bias.reshape(1, groups, c // groups, 1)
-    return y.reshape(x.shape), mean.reshape(n, groups), inverse.reshape(n, groups)
+        y = y + bias.reshape(channels)
+    return y, mean.reshape(n, groups), inverse.reshape(n, groups)
 
 
 def _batch_norm(

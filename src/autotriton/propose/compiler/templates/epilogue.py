@@ -86,6 +86,9 @@ class FusedEpilogue:
         if places.flat:
             body.columns = [g for g, (d, _, _) in zip(self._groups, self._pieces, strict=True) if d > 1]
             body.column = (places.flat, places.flat_size)
+        if places.leading:
+            body.rows = [g for g, (d, _, _) in zip(self._groups, self._pieces, strict=True) if d < places.leading_dims]
+            body.row = places.leading
         body.steered = places.steered
         # What the family's statements have named must not be named again before it is used.
         texts = [value, mask, *index, places.image, places.image_more, places.flat, places.flat_size]

@@ -32,7 +32,7 @@ from autotriton.propose.compiler.inductor.program import (
     state_path,
 )
 from autotriton.propose.compiler.inductor.record import Request
-from autotriton.propose.compiler.templates import conv_call
+from autotriton.propose.compiler.templates import conv_call, pool, pool_call
 from autotriton.propose.compiler.templates.decompositions import table
 from autotriton.propose.compiler.templates.expressions import name_of
 from autotriton.propose.compiler.templates.families import family_of
@@ -272,19 +272,34 @@ def _read(program: torch.export.ExportedProgram, model: Any, names: list[str], f
 
 
 def _note_layers(program: torch.export.ExportedProgram, model: Any) -> None:
-    """How `forward` reads the layer a convolution is written as, where its settings are just those of the layer."""
+    """How `forward` reads the layer a convolution or a pooling is written as, where its settings are the layer's."""
+    if not isinstance(model, nn.Module):
+        return
     specs = program.graph_signature.input_specs
     targets = {spec.arg.name: str(spec.target).removeprefix(f"{_MODEL}.") for spec in specs}
     for node in program.graph.nodes:
-        if node.op != "call_function" or "conv" not in name_of(node):
+        if node.op != "call_function":
+            continue
+        if node.target in pool.FAMILIES:
+            _note_pool(node, model)
+        if "conv" not in name_of(node):
             continue
         call = conv_call.parse(node)
         path, _, name = targets.get(call.weight.name, "").rpartition(".") if call is not None else ("", "", "")
-        if call is None or not path or name != "weight" or not isinstance(model, nn.Module):
+        if call is None or not path or name != "weight":
             continue
         layer = model.get_submodule(path)
         if isinstance(layer, _ConvNd) and conv_call.is_of(call, layer):
             node.meta["layer"] = state_path(model, path)
+
+
+def _note_pool(node: torch.fx.Node, model: nn.Module) -> None:
+    """A pooling has no parameter to know its layer by: it is the innermost module that was being called."""
+    stack = list(node.meta.get("nn_module_stack", {}).values())
+    path = str(stack[-1][0]).removeprefix(_MODEL).removeprefix(".") if stack else ""
+    call = pool_call.parse(node)
+    if path and call is not None and pool_call.is_of(call, model.get_submodule(path)):
+        node.meta["layer"] = state_path(model, path)
 
 
 def _constant(program: torch.export.ExportedProgram, model: Any, target: str) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from autotriton.propose.compiler.templates.matmul_contraction import Contraction, Operand
-from autotriton.propose.compiler.templates.piece import Site
+from autotriton.propose.compiler.templates.piece import Places, Site
 
 ACCUMULATOR = {torch.float64: "tl.float64"}
 """Type of sums by type of operands; fp32 for all others."""
@@ -179,7 +179,15 @@ def finishing_lines(product: Contraction, site: Site, tile: Tile) -> list[str]:
         lines.append(f"acc += {factor}tl.load({place}, mask={tile.mask}, other=0.0).to(acc.dtype)")
     if not product.output:  # a single number
         return [*lines, "acc = tl.sum(acc, axis=0)", *site.epilogue.lines("acc", [], "")]
-    return lines + site.epilogue.lines("acc", output_index(product, tile), tile.mask)
+    return lines + site.epilogue.lines("acc", output_index(product, tile), tile.mask, _places(product, tile))
+
+
+def _places(product: Contraction, tile: Tile) -> Places:
+    """Dimensions that the kernel counts through with one index need not be taken apart where they stay together."""
+    for flat, dims in ((tile.batch, product.batch), (tile.rows, product.rows)):
+        if len(dims) > 1 and product.output[: len(dims)] == dims:
+            return Places(leading=flat, leading_dims=len(dims))
+    return Places()
 
 
 def formula(product: Contraction, site: Site) -> str:

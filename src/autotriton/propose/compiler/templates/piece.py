@@ -30,6 +30,9 @@ class Places:
     """One index that counts through all dimensions behind the second; empty where the tile has none."""
     flat_size: str = ""
     """The kernel's name for the product of those dimensions."""
+    leading: str = ""
+    """One index that counts through the first `leading_dims` dimensions; empty where the tile has none."""
+    leading_dims: int = 0
     steered: int = 0
     """The tile's dimensions, where the compiler has to be told how its lanes shall run (see `steered`)."""
 

@@ -9,7 +9,7 @@ from autotriton.propose.compiler.templates.piece import Family, Piece, Site, sha
 from autotriton.propose.compiler.templates.pool_call import DTYPES, PoolCall, parse
 from autotriton.propose.compiler.templates.pool_rows import is_wide, render_global, render_wide
 from autotriton.propose.compiler.templates.pool_strip import is_strip, render_strip
-from autotriton.propose.compiler.templates.pool_window import render_window
+from autotriton.propose.compiler.templates.pool_window import render_plain, render_window
 
 aten = torch.ops.aten
 
@@ -28,6 +28,8 @@ class Pooling:
         call = _parsed(site.node)
         if call.is_global and not call.indices_used:
             return render_global(call, site)
+        if site.options.plain and not call.adaptive:
+            return render_plain(call, site)
         if site.options.strips and is_strip(call):
             return render_strip(call, site)
         return render_wide(call, site) if is_wide(call) else render_window(call, site)

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 import torch.fx
+from torch import nn
 
 from autotriton.propose.compiler.templates.conv_call import indented
 from autotriton.propose.compiler.templates.piece import NO_PLACES, Epilogue, Places, Site, hint, shape_of
@@ -23,6 +24,13 @@ def pooled_size(size, kernel, stride, padding, dilation, ceil_mode):
         return rest // stride + 1
     count = -(-rest // stride) + 1
     return count - 1 if (count - 1) * stride >= size + padding else count
+'''
+
+
+PER_AXIS = '''\
+def per_axis(value, dims):
+    """One number for every axis: 3 is (3, 3) in two dimensions."""
+    return (value,) * dims if isinstance(value, int) else value
 '''
 
 
@@ -48,6 +56,8 @@ class PoolCall:
     indices_used: bool = False
     space: tuple[int, ...] = ()
     """Output sizes behind the channels, at the example's sizes."""
+    module: str = ""
+    """How `forward` reads the layer that has just these settings: `self.pool`."""
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -241,7 +251,19 @@ def parse(node: torch.fx.Node) -> PoolCall | None:
         returns_indices=indexed,
         indices_used=used,
         space=space,
+        module=str(node.meta.get("layer", "")),
     )
+
+
+def is_of(call: PoolCall, layer: nn.Module) -> bool:
+    """The layer's attributes are the call's. A pooling layer has all that its operator takes."""
+    said = {"kernel": "kernel_size", "stride": "stride", "padding": "padding"} | (
+        {"dilation": "dilation"} if call.is_max else {}
+    )
+    if call.adaptive or not all(hasattr(layer, attribute) for attribute in (*said.values(), "ceil_mode")):
+        return False
+    same = all(getattr(call, own) == _spread(getattr(layer, theirs), call.dims) for own, theirs in said.items())
+    return same and call.ceil_mode == bool(layer.ceil_mode)
 
 
 _MAX = ("kernel_size", "stride", "padding", "dilation", "ceil_mode")

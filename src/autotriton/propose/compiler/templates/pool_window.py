@@ -6,10 +6,19 @@ Blocks share rows of input through the cache; memory bounds the kernel.
 
 from __future__ import annotations
 
+import torch.fx
+
 from autotriton.propose.compiler.templates.conv_call import indented, parameter_list
 from autotriton.propose.compiler.templates.conv_direct import block_settings, spanning
-from autotriton.propose.compiler.templates.piece import Piece, Places, Setting, Site, shape_of, steered
-from autotriton.propose.compiler.templates.pool_call import HELPER, PoolCall, PoolNames, divisor, flat_offset
+from autotriton.propose.compiler.templates.piece import Piece, Places, Setting, Site, Written, shape_of, steered
+from autotriton.propose.compiler.templates.pool_call import (
+    HELPER,
+    PER_AXIS,
+    PoolCall,
+    PoolNames,
+    divisor,
+    flat_offset,
+)
 
 _MOST_UNROLLED = 32
 
@@ -20,9 +29,20 @@ def render_window(call: PoolCall, site: Site) -> Piece:
     return Piece(site.name, text, call.operands(), _settings(call), () if call.adaptive else (HELPER,))
 
 
+def render_plain(call: PoolCall, site: Site) -> Piece:
+    """The same text for every pooling of a kind: what its layer says is read off the layer."""
+    writer = _Window(call, site, plain=True)
+    text = writer.kernel() + "\n\n" + writer.wrapper()
+    operands: tuple[torch.fx.node.Argument | Written, ...] = call.operands()
+    if call.module:
+        operands = (call.x, *(Written(f"{call.module}.{name}") for name in call.parameters()))
+    return Piece(site.name, text, operands, _settings(call), (PER_AXIS, HELPER))
+
+
 class _Window:
-    def __init__(self, call: PoolCall, site: Site) -> None:
-        self.call, self.names = call, PoolNames(call, site)
+    def __init__(self, call: PoolCall, site: Site, plain: bool = False) -> None:
+        """`plain` text does not depend on what the window's settings are."""
+        self.call, self.names, self.plain = call, PoolNames(call, site), plain
         self.blocked = [axis for axis in call.axes if axis != "d"]
 
     # --- kernel
@@ -115,7 +135,7 @@ class _Window:
 
     def _checked(self) -> bool:
         """Whether a window of an existing output can reach outside of the input."""
-        return self.call.ceil_mode or any(self.call.padding)
+        return self.plain or self.call.ceil_mode or any(self.call.padding)
 
     def _loops(self) -> list[str]:
         lines, depth = [], 0
@@ -125,7 +145,8 @@ class _Window:
                 loop = f"for tap_{axis} in range(({big} + O{big} - 1) // O{big} + 1):"
                 place = f"at_{axis} = start_{axis} + tap_{axis}"
             else:
-                kind = "tl.static_range" if unrolled or (axis == "w" and self.call.kernel[-1] <= 32) else "range"
+                unroll = not self.plain and (unrolled or (axis == "w" and self.call.kernel[-1] <= 32))
+                kind = "tl.static_range" if unroll else "range"
                 loop = f"for tap_{axis} in {kind}(K{big}):"
                 place = f"at_{axis} = start_{axis} + tap_{axis}" + (f" * DILATION_{big}" if self.call.is_max else "")
             lines += ["    " * depth + loop, "    " * (depth + 1) + place]
@@ -162,7 +183,7 @@ class _Window:
 
     def _shifts(self) -> bool:
         """Whether a tap's row of inputs is not as aligned as the rows of a tensor."""
-        return self.call.adaptive or self.call.kernel[-1] > 1 or self.call.stride[-1] > 1
+        return not self.plain and (self.call.adaptive or self.call.kernel[-1] > 1 or self.call.stride[-1] > 1)
 
     def _finish(self) -> list[str]:
         lines = [] if self.call.is_max else self._divided()
@@ -192,8 +213,11 @@ class _Window:
         arguments += [*call.upper, f"*{x}.stride()", *(f"{name}={value}" for name, value in self._geometry())]
         shape = ", ".join(call.sizes())
         indices = f"indices = torch.empty(({shape}), dtype=torch.int64, device={x}.device)"
+        given = [*call.parameters()[:-1]] if self.plain else []
+        each = f"(per_axis(value, {call.dims}) for value in ({', '.join(given)}))"
         return self.names.wrapper(
             [
+                *([f"{', '.join(given)} = {each}"] if given else []),
                 *self.names.unpacked(),
                 *epilogue.allocations(),
                 *([indices] if call.indices_used else []),

@@ -66,10 +66,26 @@ class Sizes:
         for name, _, dims in self.operands:
             if [axis for part in dims for axis in part] == list(axes) and len(axes) > 1:
                 return f"{name}.numel()"
-        texts = [self.axis(axis) for axis in axes]
+        texts, rest = [], list(axes)
+        while rest:
+            taken, text = self._whole_dimension(rest) or (1, self.axis(rest[0]))
+            texts.append(text)
+            del rest[:taken]
         return " * ".join(map(_bracketed, texts)) if len(texts) > 1 else "".join(texts) or "1"
 
+    def _whole_dimension(self, axes: Sequence[Axis]) -> tuple[int, str] | None:
+        """How many of the first axes are one dimension of an operand, if several are, and that dimension."""
+        found = [
+            (len(part), f"{name}.shape[{d}]")
+            for name, _, dims in self.operands
+            for d, part in enumerate(dims)
+            if len(part) > 1 and part == tuple(axes[: len(part)])
+        ]
+        return max(found, key=lambda each: each[0], default=None)
+
     def dimension(self, axes: Sequence[Axis]) -> str:
+        if len(axes) == 1 and axes[0] in self.named:
+            return self.named[axes[0]]
         for name, _, dims in self.operands:
             for d, part in enumerate(dims):
                 if part == tuple(axes) and part:
