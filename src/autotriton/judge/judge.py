@@ -11,11 +11,14 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
+from typing import Any
 
 from autotriton.errors import PrerequisiteError, TaskError
 from autotriton.judge import trial as trials
 from autotriton.judge.channel import ChannelError
 from autotriton.judge.interpretable import believable
+from autotriton.judge.known_kernels import KnownKernels, excerpt
+from autotriton.judge.launches import Launch
 from autotriton.judge.options import JudgeOptions
 from autotriton.judge.processes import Processes
 from autotriton.judge.references import Aside, ReferenceClient, TooLarge
@@ -48,6 +51,7 @@ class Judge:
         fixed = seed if seed is not None else self.options.seed
         self.seed = fixed if fixed is not None else secrets.randbelow(2**31)
         """Secret: inputs and weights follow from it."""
+        self._kernels = KnownKernels()
 
     def __enter__(self) -> Judge:
         return self
@@ -228,21 +232,49 @@ class Judge:
 
     def _compile(self, trial: Trial) -> None:
         """Tier 3: what was launched, compiled for every target. Also proves that the kernels are Triton, not Python."""
-        limits = Limits(deadline_s=_COMPILE_TIMEOUT_S, allow_processes=True, memory_bytes=8 << 30)
         with trial.stage("compile"):
-            process = self.processes.server(interpret=False).spawn("compile", limits)
-            request = {"code": trial.code, "launches": trial.launches, "targets": list(self.options.targets)}
+            kernels = self._compiled_apart(trial)
+            if kernels is None:
+                answer = self._compiled(trial.code, trial.launches)
+                if "error" in answer:
+                    error = answer["error"]
+                    raise Decided(Outcome.COMPILE_ERROR, Tier.COMPILE, f"{error.get('type')}: {error.get('text')}")
+                kernels = [Kernel.model_validate(kernel) for kernel in answer["kernels"]]
+        self._take_compiled(trial, kernels)
+
+    def _compiled_apart(self, trial: Trial) -> list[Kernel] | None:
+        """Kernels whose text stands in plain sight, those compiled before among them; None where one of them does not,
+        or is refused.
+        """
+        part = excerpt(trial.code, trial.launches, self.options.targets)
+        if part is None:
+            return None
+        known = {name: self._kernels.get(key) for name, key in part.keys.items()}
+        new = [launch for launch in trial.launches if known[launch["kernel"]] is None]
+        if new:
             try:
-                process.channel.send(request)
-                answer = process.channel.receive(_COMPILE_TIMEOUT_S + 5)[0]
-            except ChannelError:
-                raise trials.ended(process.end(abandon=False), Tier.COMPILE) from None
-            finally:
-                process.end()
-        if "error" in answer:
-            error = answer["error"]
-            raise Decided(Outcome.COMPILE_ERROR, Tier.COMPILE, f"{error.get('type')}: {error.get('text')}")
-        self._take_compiled(trial, [Kernel.model_validate(kernel) for kernel in answer["kernels"]])
+                answer = self._compiled(part.text, new)
+            except Decided:
+                return None
+            if "error" in answer:
+                return None
+            for kernel in map(Kernel.model_validate, answer["kernels"]):
+                self._kernels.put(part.keys[kernel.name], kernel)
+                known[kernel.name] = self._kernels.get(part.keys[kernel.name])
+        found = [kernel for kernel in known.values() if kernel is not None]
+        return found if len(found) == len(known) else None
+
+    def _compiled(self, code: str, launches: list[Launch]) -> dict[str, Any]:
+        """The answer of a process that loaded this code and compiled these launches."""
+        limits = Limits(deadline_s=_COMPILE_TIMEOUT_S, allow_processes=True, memory_bytes=8 << 30)
+        process = self.processes.server(interpret=False).spawn("compile", limits)
+        try:
+            process.channel.send({"code": code, "launches": launches, "targets": list(self.options.targets)})
+            return process.channel.receive(_COMPILE_TIMEOUT_S + 5)[0]
+        except ChannelError:
+            raise trials.ended(process.end(abandon=False), Tier.COMPILE) from None
+        finally:
+            process.end()
 
     def _take_compiled(self, trial: Trial, compiled: list[Kernel]) -> None:
         """A kernel that no target compiles is refused; one that some targets refuse is noted."""
