@@ -218,3 +218,28 @@ def counted() -> list[float]:
 
 def test_bf16_atomics_add_every_lane(forked: Forked) -> None:
     assert forked(counted) == [8.0] * 4
+
+
+# --- integers -------------------------------------------------------------------------------------------------------
+
+
+@triton.jit
+def scramble(x_ptr, out_ptr, N: tl.constexpr):
+    index = tl.arange(0, N)
+    x = tl.load(x_ptr + index)
+    tl.store(out_ptr + index, x * 1664525 + 1013904223 - (x << 13))
+
+
+def scrambled(name: str) -> bool:
+    Interpreter(__file__)
+    dtype = getattr(torch, name)
+    x = torch.arange(-8, 8, dtype=dtype) * 123456789
+    out = torch.empty_like(x)
+    scramble[(1,)](x, out, N=16)
+    wanted = x.long() * 1664525 + 1013904223 - (x.long() << 13)
+    return torch.equal(out, wanted.to(dtype))
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_integers_wrap_around(forked: Forked, dtype: str) -> None:
+    assert forked(scrambled, dtype)

@@ -18,16 +18,27 @@ import numpy as np
 import triton.language as tl
 import triton.runtime.interpreter as interpreter
 
+_BF16 = tl.bfloat16.name
 _PRECISIONS = ("tf32", "tf32x3", "ieee", "bf16x3", "bf16x6")
 
 
 def patch_arithmetic() -> None:
+    _leave_overflow()
     _patch_index()
     _patch_storage()
     _patch_memory()
     _patch_atomics()
     _patch_rounding()
     _patch_dot()
+
+
+def _leave_overflow() -> None:
+    """Integers wrap around, as on a GPU. The interpreter would work out in 64 bits whether each operation overflows,
+    and say so only to who debugs: half of the time of kernels that mostly count addresses.
+    """
+    single: Any = interpreter.interpreter_builder
+    if not single.options.debug:
+        single.options = dataclasses.replace(single.options, sanitize_overflow=False)
 
 
 def _patch_index() -> None:
@@ -42,14 +53,28 @@ def _patch_index() -> None:
 
 
 def _is_bf16(dtype: Any) -> bool:
-    return bool(getattr(dtype, "scalar", dtype) == tl.bfloat16)
+    # Types compare by their names, several calls deep; this is asked of every result.
+    return bool(_name_of(dtype) == _BF16)
+
+
+def _name_of(dtype: Any) -> str:
+    """Of what a tensor, a pointer or a number consists of."""
+    return str(getattr(dtype, "scalar", dtype).name)
 
 
 def _patch_storage() -> None:
     """bf16 handles hold float32 data, rounded whenever one is made."""
     handle: Any = interpreter.TensorHandle
     numpy_dtype, fits, check = interpreter._get_np_dtype, interpreter._validate_np_data_size, handle.__post_init__
-    interpreter._get_np_dtype = lambda dtype: np.dtype(np.float32) if _is_bf16(dtype) else numpy_dtype(dtype)
+    known: dict[str, Any] = {_BF16: np.dtype(np.float32)}
+
+    def numpy_type(dtype: Any) -> Any:
+        name = _name_of(dtype)
+        if name not in known:
+            known[name] = numpy_dtype(dtype)
+        return known[name]
+
+    interpreter._get_np_dtype = numpy_type
     interpreter._validate_np_data_size = lambda data, dtype: _is_bf16(dtype) or fits(data, dtype)
 
     def post_init(self: Any) -> None:
