@@ -150,6 +150,7 @@ def test_a_graph_goes_to_one_side_and_shares_are_kept() -> None:
         ("out = torch.empty((N, C, 1, OH, OW))", True),
         ("out = torch.empty((x.shape[0], 1))", False),
         ("out = torch.empty((1,))", False),
+        ("rows = batch + tl.zeros((1, 1), dtype=tl.int64)\nout = torch.empty((B, M, N))", False),
         ("out = torch.empty(shape)\nout = torch.empty_like(x)", False),
     ],
 )

@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from whole_file import Sample, run_all  # noqa: E402
 
+from autotriton.data.quality.sizes import sizes_are_fixed  # noqa: E402
 from autotriton.propose.compiler import CompilerProposer  # noqa: E402
 from autotriton.propose.compiler.templates.engine import alternatives, emitted  # noqa: E402
 from autotriton.propose.compiler.templates.traceable import traceable  # noqa: E402
@@ -184,6 +185,16 @@ def test_rows_of_a_product_are_not_taken_apart_where_nothing_needs_them_apart():
         init="self.l = nn.Linear(6, 4)\nself.w = nn.Parameter(torch.randn(5, 4))",
     )
     assert "rows[:, None] %" in bias.emitted().code
+
+
+def test_sizes_of_one_keep_their_names():
+    layers = "self.c = nn.Conv2d(4, 5, 3)\nself.p = nn.MaxPool2d(3)\nself.l = nn.Linear(6, 1)"
+    forward = "return self.c(x).relu(), self.p(x), self.l(torch.flatten(x, 0, 1)[:, 0].repeat(1, 2))"
+    code = Sample(forward, "torch.randn(1, 4, 3, 3)", init=layers, way="plain").emitted().code
+    assert code.count("torch.empty((N, OC, OH, OW)") == 1
+    assert code.count("torch.empty((N, C, OH, OW)") == 1
+    assert code.count("torch.empty((M, N)") == 1
+    assert not sizes_are_fixed(code)
 
 
 def test_what_follows_a_group_norm_knows_no_groups():

@@ -18,6 +18,8 @@ def sizes_are_fixed(code: str) -> bool:
     return any(
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
+        and isinstance(node.func.value, ast.Name)
+        and node.func.value.id == "torch"  # a kernel's `tl.zeros((1, 1))` is no result
         and node.func.attr in _ALLOCATIONS
         and bool(node.args)
         and _holds_a_number(node.args[0])

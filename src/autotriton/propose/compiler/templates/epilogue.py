@@ -34,7 +34,7 @@ class FusedEpilogue:
         self._names = sizes
         named = {axes[0]: name for axes, name in zip(cluster.frame, sizes, strict=True) if axes}
         value = torch.empty(0, dtype=self.family.meta["val"].dtype, device="meta")
-        self._sizes = Sizes([(like, value, ()), *self._operands.walked], named)
+        self._sizes = Sizes([(like, value, ()), *self._operands.walked], named, whole=(cluster.frame, sizes))
 
     @property
     def nodes(self) -> tuple[torch.fx.Node, ...]:

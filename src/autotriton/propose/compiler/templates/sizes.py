@@ -28,9 +28,12 @@ class Sizes:
         operands: Sequence[tuple[str, torch.Tensor, Dims]],
         named: dict[Axis, str] | None = None,
         computed: dict[Axis, str] | None = None,
+        whole: tuple[Dims, tuple[str, ...]] | None = None,
     ) -> None:
+        """`whole` names every dimension of one shape, those of size 1 too, which have no axis to be known by."""
         self.operands = [(name, value, refreshed(dims)) for name, value, dims in operands]
         self.named, self.computed = named or {}, computed or {}
+        self.whole = whole
 
     def axis(self, axis: Axis) -> str:
         if axis in self.named:
@@ -93,7 +96,10 @@ class Sizes:
         return self.product(axes)
 
     def shape(self, dims: Dims) -> str:
-        sizes = [self.dimension(axes) for axes in refreshed(dims)]
+        if self.whole is not None and refreshed(self.whole[0]) == refreshed(dims):
+            sizes = list(self.whole[1])
+        else:
+            sizes = [self.dimension(axes) for axes in refreshed(dims)]
         return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
 
     def empty(self, value: torch.Tensor, dims: Dims) -> str:
