@@ -193,6 +193,19 @@ def test_rules_come_before_prerequisites(decide):
     refused(decide(RELU, "import ctypes\n" + RELU_RIGHT, tier=Tier.TIME), Outcome.REJECTED, "ctypes")
 
 
+def test_what_a_program_refuses_gives_way_to_its_own_draws(decide):
+    roots = task(
+        'if (x < 0).any():\n    raise ValueError("no roots of negative numbers")\nreturn x.sqrt() * 2',
+        "torch.rand(12, 50) + 0.1",
+    )
+    found = accepted(decide(roots, elementwise("tl.sqrt(x) * 2.0"), cases=8))
+    names = [check.inputs for check in found.checks]
+    assert len(names) == len(set(names)) == 8
+    assert "sign-mixed" not in names
+    assert any("no roots of negative numbers" in note for note in found.notes)
+    refused(decide(roots, elementwise("tl.sqrt(x) * 2.001")), Outcome.WRONG, "wrong on case")
+
+
 def test_an_unknown_target_is_a_usage_error_before_any_process_starts(processes):
     with pytest.raises(UsageError, match="unknown target 'sm_1'"):
         Judge(JudgeOptions(targets=("sm_1",)), processes=processes)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from autotriton.types import Policy, Tier
 
-JUDGE_VERSION = "1.7"
+JUDGE_VERSION = "1.8"
 """Changes whenever a verdict could change."""
 DEFAULT_TARGETS = ("sm_80", "sm_90", "sm_100", "gfx942")
 

@@ -137,6 +137,8 @@ class Reference:
         self.models = [self._model(version) for version in range(2)]
         self.specs = [spec for spec in cases.plan(self.seed, int(request["cases"])) if self._usable(spec)]
         self.kept: dict[str, tuple[Inputs, Expected]] = {}
+        self.refused: dict[int, str] = {}
+        """Cases that are plain draws because the reference raises on bent ones, and why."""
         self.sessions: dict[int, Session] = {}
         self.first = Facts.of(*self._case(0))
         # An answer is kept with its oracle in fp64.
@@ -226,12 +228,26 @@ class Reference:
             assert inputs is not None
             if index:
                 inputs = self._with_other_scalars(inputs, spec.seed)
-            drawn = spec.distribution == cases.DRAW
             model = self.models[index % 2]
-            expected = expect(self.program, model, inputs, self.seed, in_domain=drawn, conditioned=False)
+            try:
+                expected = expect(self.program, model, inputs, self.seed, in_domain=spec.in_domain, conditioned=False)
+            except TaskError as error:
+                if spec.in_domain or (error.__cause__ is not None and out_of_memory(error.__cause__)):
+                    raise
+                self._draw_instead(index, error)
+                return self._case(index)
             self.kept[spec.name] = (inputs, expected)
             self.give_back_memory()
         return self.kept[spec.name]
+
+    def _draw_instead(self, index: int, error: TaskError) -> None:
+        """A program may refuse what its own `get_inputs` never gives, a negative variance for one: then the case is one
+        more of the task's own draws.
+        """
+        spec = self.specs[index]
+        self.refused[index] = f"{spec.name} ({str(error.args[0]).partition(' raised ')[2] or error.args[0]})"
+        draws = sum(each.in_domain for each in self.specs)
+        self.specs[index] = cases.CaseSpec(f"{cases.DRAW}#{draws + 1}", spec.seed)
 
     def conditioned(self, index: int) -> Expected | None:
         """What a case allows when how far its oracle moves is known as well; None where it is known already."""
@@ -293,7 +309,7 @@ class Session:
         index = int(request["case"])
         self.outputs.bytes.fill_(arena.GUARD_PATTERN)
         put = self.put([self.reference._case(index)[0]], state(self.reference.models[index % 2]))
-        return {**put["calls"][0], "state": put["state"]}
+        return {**put["calls"][0], "state": put["state"], "refused": self.reference.refused.get(index)}
 
     def put(self, variants: list[Inputs], held: dict[str, torch.Tensor]) -> dict[str, Any]:
         """Lay sets of inputs and one set of weights into the input arena; one call per set, for the candidate."""

@@ -256,6 +256,9 @@ class Bench:
     def call(self, case: int, *, poison: int, noop: bool = False, times: int = 1) -> dict[str, Any]:
         """One forward (or several) on one case, as the candidate's process answers it."""
         call = self.reference.ask("fill", self.session, case=case)
+        if refused := call.pop("refused", None):
+            note = f"another plain draw in place of {refused}: the reference does not take it"
+            self.trial.notes += [note] if note not in self.trial.notes else []
         return self.ask({"do": "run", **call, "poison": poison, "noop": noop, "config_index": case, "times": times})
 
     def check(self, case: int, answer: dict[str, Any], **more: bool) -> tuple[Check, bool | None]:
