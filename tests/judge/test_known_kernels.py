@@ -103,6 +103,24 @@ def test_a_function_handed_over_as_a_constant_has_no_key():
     assert key(FILE, launch(constants={"f": {"jit": "twice"}})) is None
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {},
+        {"kernel": "double_kernel"},
+        launch(kernel=["double_kernel"]),
+        launch(kernel=None),
+        launch(constants={"f": {1, 2}}),
+    ],
+)
+def test_launches_that_are_none_cost_nobody_a_verdict(odd):
+    assert excerpt(FILE, [odd], TARGETS) is None
+
+
+def test_text_without_end_has_no_key():
+    assert key(FILE.replace("* 2.0", "* 2.0" + " + 1.0" * 5000)) is None
+
+
 def test_only_success_is_kept():
     known = KnownKernels()
     right = Target(arch="sm_90", registers=8, spills=0, shared_bytes=0, occupancy=1.0)

@@ -71,6 +71,13 @@ class KnownKernels:
 
 def excerpt(code: str, launches: Sequence[Launch], targets: Sequence[str]) -> Excerpt | None:
     """What the launched kernels consist of; None where that does not stand in plain sight."""
+    try:
+        return _excerpt(code, launches, targets)
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
+        return None  # launches are what the candidate's process says they are, and text may be nested without end
+
+
+def _excerpt(code: str, launches: Sequence[Launch], targets: Sequence[str]) -> Excerpt | None:
     if any('"jit"' in json.dumps(launch["constants"]) for launch in launches):
         return None  # a function handed over as a constant: which one, only the running module knows
     file = _File(parse_source(code))

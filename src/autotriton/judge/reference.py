@@ -241,9 +241,7 @@ class Reference:
         return self.kept[spec.name]
 
     def _draw_instead(self, index: int, error: TaskError) -> None:
-        """A program may refuse what its own `get_inputs` never gives, a negative variance for one: then the case is one
-        more of the task's own draws.
-        """
+        """A program may refuse what its own `get_inputs` never gives: the case is one more of the task's own draws."""
         spec = self.specs[index]
         self.refused[index] = f"{spec.name} ({str(error.args[0]).partition(' raised ')[2] or error.args[0]})"
         draws = sum(each.in_domain for each in self.specs)
