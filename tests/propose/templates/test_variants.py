@@ -101,6 +101,11 @@ _TAUGHT = {
         "torch.randn(2, 6, 7, 9) + 3",
         init="self.c = nn.Conv2d(6, 8, 3)\nself.n = nn.GroupNorm(4, 8)\nself.m = nn.GroupNorm(3, 6, affine=False)",
     ),
+    "one_number_of_each_image": Sample(
+        "return torch.maximum(self.c(x).relu(), x[:, :1, :1, :1])",
+        "torch.randn(4, 8, 7, 7)",
+        init="self.c = nn.Conv2d(8, 1, 7)",
+    ),
     "product_of_many": Sample(
         "return self.l(x) * self.w, self.l(x) + x[:, :1, :, :4], x @ x.transpose(-1, -2)",
         "torch.randn(2, 3, 5, 6)",

@@ -179,7 +179,10 @@ class Body:
             axes = {axis for axis, _ in each.steps}
             if self.hoisted and not any(axes & set(group.axes) for group in self.columns or self.groups[-1:]):
                 return self._load_row(key, each, axes)
-            text = f"tl.load({self._address(each)}{_masked(self.mask_of(axes))})"
+            # What is one number for the whole tile exists, and takes no mask of a tile.
+            _, inner = offset_parts(each, self.groups, self.rows, self.row, self.columns, self.column)
+            mask = self.mask_of(axes) if inner or not axes else ""
+            text = f"tl.load({self._address(each)}{_masked(mask)})"
             name = self.names.unique(each.name)
             self.lines.append(f"{name} = {text}{_upcast(node)}")
             self._loaded[key] = name
